@@ -1,0 +1,179 @@
+"""Decoding and posterior quantities of a data set under weights theta."""
+
+import numpy as np
+
+from engine import threads
+from engine.data import Dataset
+from engine.index import PairSets, check_observations, pair_sets
+from engine.jit import kernel
+from engine.layout import Layout
+from engine.posteriors import all_log_partitions, balanced, posteriors
+from engine.scores import SHARES, make_factors, pair_scores, position_scores
+
+
+def log_partition(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
+    """log Z(x^n) of each sequence, float64 [N]."""
+    sets = _sets(dataset, layout)
+    return all_log_partitions(theta, dataset, layout, sets, make_factors(theta, layout, sets, sparse))
+
+
+def _sets(dataset: Dataset, layout: Layout) -> PairSets:
+    check_observations(dataset, layout)
+    return pair_sets(dataset, layout)
+
+
+def sequence_score(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
+    """Score of one labelling of each sequence (the data set's own by default), float64 [N]."""
+    labels = dataset.labels if labels is None else labels
+    sets = _sets(dataset, layout)
+    out = np.empty(len(dataset.weights))
+    _score(theta, layout, dataset.observations, dataset.offsets, sets, labels, out)
+    return out
+
+
+def sequence_log_probability(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
+    """log p(y^n | x^n), float64 [N]."""
+    return sequence_score(dataset, layout, theta, labels) - log_partition(dataset, layout, theta)
+
+
+@kernel
+def _score(theta, layout, observations, offsets, sets, labels, out):
+    here, pairs = np.empty(layout.n_labels), np.empty(layout.n_labels**2)
+    for n in range(len(out)):
+        out[n] = 0.0
+        for t in range(offsets[n], offsets[n + 1]):
+            position_scores(theta, layout, observations, t, t == offsets[n], here)
+            out[n] += here[labels[t]]
+            if t > offsets[n]:
+                pair_scores(theta, layout, sets, sets.of_position[t], pairs)
+                out[n] += pairs[labels[t - 1] * layout.n_labels + labels[t]]
+
+
+def marginals(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
+    """p(y_t = y | x) at each position, float64 [T, Y]."""
+    sets = _sets(dataset, layout)
+    plain = dataset._replace(weights=np.ones(len(dataset.weights)))
+    return posteriors(theta, plain, layout, sets, make_factors(theta, layout, sets, sparse))[2]
+
+
+def viterbi(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
+    """The likeliest labels of each sequence, int32 [T]; among equals the smallest label wins, from the end."""
+    sets = _sets(dataset, layout)
+    table = _pair_table(theta, layout, sets, SHARES[sparse])
+    out = np.empty(len(dataset.labels), np.int32)
+    threads.run(
+        lambda run: _viterbi(theta, layout, dataset.observations, dataset.offsets, sets, *table, *run, out),
+        balanced(np.diff(dataset.offsets)),
+    )
+    return out
+
+
+def _pair_table(theta, layout, sets, share: float):
+    """Bigram scores of each set: dense [D, Y, Y] at slot[p], or lists of the non-zero ones by column."""
+    n_sets, n_labels = len(sets.ptr) - 1, layout.n_labels
+    nonzero = np.zeros(n_sets, np.int64)
+    _count_nonzero(theta, layout, sets, nonzero)
+    thin = nonzero <= share * n_labels**2
+    slot = np.where(thin, -1, np.cumsum(~thin) - 1).astype(np.int32)
+    ptr = np.concatenate([[0], np.cumsum(np.where(thin, nonzero, 0))]).astype(np.int64)
+    dense = np.empty((int((~thin).sum()), n_labels, n_labels))
+    code, score = np.empty(ptr[-1], np.int32), np.empty(ptr[-1])
+    _fill_table(theta, layout, sets, slot, dense, ptr, code, score)
+    return slot, dense, ptr, code, score
+
+
+@kernel
+def _count_nonzero(theta, layout, sets, nonzero):
+    scores = np.empty(layout.n_labels**2)
+    for p in range(len(nonzero)):
+        pair_scores(theta, layout, sets, p, scores)
+        nonzero[p] = np.count_nonzero(scores)
+
+
+@kernel
+def _fill_table(theta, layout, sets, slot, dense, ptr, code, score):
+    n_labels = layout.n_labels
+    scores = np.empty(n_labels**2)
+    for p in range(len(slot)):
+        pair_scores(theta, layout, sets, p, scores)
+        if slot[p] >= 0:
+            dense[slot[p]] = scores.reshape(n_labels, n_labels)
+            continue
+        k = ptr[p]
+        for y in range(n_labels):
+            for i in range(n_labels):
+                if scores[i * n_labels + y] != 0.0:
+                    code[k], score[k] = y * n_labels + i, scores[i * n_labels + y]
+                    k += 1
+
+
+@kernel
+def _viterbi(theta, layout, observations, offsets, sets, slot, dense, ptr, code, score, lo, hi, out):
+    """epsilon_{t+1}(y) = max_y' {epsilon_t(y') + lambda(y', y)} + mu(y), dense or sparse (SBCD 10)."""
+    n_labels = layout.n_labels
+    longest = 0
+    for n in range(lo, hi):
+        longest = max(longest, offsets[n + 1] - offsets[n])
+    back = np.empty((longest, n_labels), np.int32)
+    here, best, following = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
+    active = np.zeros(n_labels, np.bool_)
+    for n in range(lo, hi):
+        begin, end = offsets[n], offsets[n + 1]
+        for t in range(begin, end):
+            position_scores(theta, layout, observations, t, t == begin, here)
+            if t == begin:
+                best[:] = here
+                continue
+            p = sets.of_position[t]
+            if slot[p] >= 0:
+                _step_dense(best, dense[slot[p]], following, back[t - begin])
+            else:
+                _step_sparse(best, code[ptr[p] : ptr[p + 1]], score[ptr[p] : ptr[p + 1]], active, following,
+                             back[t - begin])  # fmt: skip
+            for y in range(n_labels):
+                best[y] = following[y] + here[y]
+        label = np.argmax(best)
+        for t in range(end - 1, begin - 1, -1):
+            out[t] = label
+            if t > begin:
+                label = back[t - begin, label]
+
+
+@kernel
+def _step_dense(best, scores, following, back):
+    following[:] = best[0] + scores[0]
+    back[:] = 0
+    for i in range(1, len(best)):
+        for y in range(len(best)):
+            value = best[i] + scores[i, y]
+            better = value > following[y]
+            following[y] = value if better else following[y]
+            back[y] = i if better else back[y]
+
+
+@kernel
+def _step_sparse(best, code, score, active, following, back):
+    """Labels without a weight into y share one maximum; the few with one are compared with the rest."""
+    n = len(best)
+    top = np.argmax(best)
+    following[:] = best[top]
+    back[:] = top
+    k = 0
+    while k < len(code):
+        y = code[k] // n
+        end = k
+        while end < len(code) and code[end] // n == y:
+            active[code[end] % n] = True
+            end += 1
+        value, label = -np.inf, -1
+        for i in range(n):
+            if not active[i] and best[i] > value:
+                value, label = best[i], i
+        for j in range(k, end):
+            i = code[j] % n
+            active[i] = False
+            total = best[i] + score[j]
+            if total > value or (total == value and i < label) or label < 0:
+                value, label = total, i
+        following[y], back[y] = value, label
+        k = end

@@ -1,0 +1,69 @@
+"""What is derived once from a data set: distinct sets of bigram observations, and the transposed index.
+
+The pairwise factor of a position depends only on the set of bigram observations
+there, so it is computed once for each distinct set and not once for each position.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.data import Dataset
+from engine.errors import EspalierError
+from engine.layout import Layout
+
+
+class PairSets(NamedTuple):
+    """P distinct sets of observations that carry bigram weights."""
+
+    of_position: np.ndarray  # int32 [T], -1 at the first position of a sequence
+    ptr: np.ndarray  # int64 [P + 1]
+    observation: np.ndarray  # int32, members of set p are observation[ptr[p]:ptr[p + 1]]
+
+
+class Inverse(NamedTuple):
+    """For each key its entries, in ascending order: entry[ptr[k]:ptr[k + 1]]."""
+
+    ptr: np.ndarray  # int64 [keys + 1]
+    entry: np.ndarray  # int32
+
+
+def invert(keys: np.ndarray, n_keys: int) -> Inverse:
+    """Positions of each key >= 0 in a flat array (a stable counting sort)."""
+    counts = np.bincount(keys[keys >= 0], minlength=n_keys)
+    order = np.argsort(keys, kind="stable")[len(keys) - counts.sum() :]
+    return Inverse(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), order.astype(np.int32))
+
+
+def check_observations(dataset: Dataset, layout: Layout) -> None:
+    """Ids outside the layout would read past the end of an array in compiled code."""
+    highest = int(dataset.observations.max(initial=-1))
+    if highest >= layout.n_observations:
+        raise EspalierError(
+            f"observation {highest} is not one of the {layout.n_observations} of the vocabulary: "
+            "make features and model from the same vocabulary"
+        )
+    if len(dataset.labels) and int(dataset.labels.max()) >= layout.n_labels:
+        raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")
+
+
+def pair_sets(dataset: Dataset, layout: Layout) -> PairSets:
+    """Distinct sets, numbered by their sorted members; the empty set is a set like any other."""
+    observations = dataset.observations
+    carries = np.append(np.diff(layout.bigram_ptr) > 0, False)  # the last entry serves id -1
+    code = np.zeros(len(observations), np.int64)
+    columns = [c for c in range(observations.shape[1]) if carries[observations[:, c]].any()]
+    for c in columns:
+        column = np.where(carries[observations[:, c]], observations[:, c], -1).astype(np.int64)
+        code = np.unique(code * (layout.n_observations + 1) + column + 1, return_inverse=True)[1]
+    inner = np.ones(len(observations), bool)
+    inner[dataset.offsets[:-1]] = False
+    _, example, of_inner = np.unique(code[inner], return_index=True, return_inverse=True)
+    members = np.flatnonzero(inner)[example]
+    table = np.full((len(members), len(columns)), -1, np.int32)
+    for i, c in enumerate(columns):
+        table[:, i] = np.where(carries[observations[members, c]], observations[members, c], -1)
+    of_position = np.full(len(observations), -1, np.int32)
+    of_position[inner] = of_inner
+    counts = (table >= 0).sum(axis=1)
+    return PairSets(of_position, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), table[table >= 0])

@@ -1,0 +1,21 @@
+"""The one decorator of all kernels: compiled lazily, cached on disk, without the GIL.
+
+`reassoc` and `contract` let sums be vectorised; nothing assumes that infinities or
+NaN are absent. The order of a sum is then fixed by the machine code, so one
+machine gives the same bytes each time, whatever the number of threads.
+"""
+
+import numba
+
+from engine.cache import cache_directory
+
+_directory = cache_directory()
+if _directory is not None:
+    numba.config.CACHE_DIR = str(_directory)
+
+kernel = numba.njit(
+    cache=_directory is not None,
+    nogil=True,
+    fastmath={"reassoc", "contract", "nsz", "arcp"},
+    error_model="numpy",
+)

@@ -1,0 +1,115 @@
+"""Which weights exist and where each lies in the parameter vector theta.
+
+theta = [ unigram mu[x, y] | start lambda[x, y0, y] | bigram lambda[x, y', y] ], each
+family ordered by observation x. An observation owns a run of slots in each family;
+a run that holds every label (or every pair) needs no list of what it holds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.data import Dataset
+from engine.errors import EspalierError
+
+UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits: U = 1, B = 2, * = 3
+FAMILIES = ("unigram", "start", "bigram")
+
+
+class Layout(NamedTuple):
+    """Slots of V observations; Y labels. `*_code[slot - ptr[0]]` is the label, or y' * Y + y of a pair."""
+
+    n_labels: int
+    size: int
+    unigram_ptr: np.ndarray  # int64 [V + 1], absolute slots
+    unigram_code: np.ndarray  # int32 [slots of the family], or empty when all runs are full
+    start_ptr: np.ndarray  # int64 [V + 1]
+    start_code: np.ndarray
+    bigram_ptr: np.ndarray  # int64 [V + 1]
+    bigram_code: np.ndarray
+
+    @property
+    def n_observations(self) -> int:
+        return len(self.unigram_ptr) - 1
+
+    def family(self, name: str) -> tuple[np.ndarray, np.ndarray, int]:
+        """(ptr, code, length of a full run) of unigram, start or bigram."""
+        full = self.n_labels**2 if name == "bigram" else self.n_labels
+        return getattr(self, f"{name}_ptr"), getattr(self, f"{name}_code"), full
+
+    def bounds(self) -> tuple[int, int]:
+        """The slots at which the start and the bigram family begin."""
+        return int(self.start_ptr[0]), int(self.bigram_ptr[0])
+
+    def slots(self, where: np.ndarray | None = None):
+        """(family, observation, previous, label) of each slot, or of the slots `where` (sorted)."""
+        where = np.arange(self.size) if where is None else np.asarray(where, dtype=np.int64)
+        family = np.searchsorted(np.array(self.bounds()), where, side="right").astype(np.int8)
+        observation = np.empty(len(where), np.int32)
+        code = np.empty(len(where), np.int64)
+        for index, name in enumerate(FAMILIES):
+            mine = np.flatnonzero(family == index)
+            observation[mine], code[mine] = self._decode(name, where[mine])
+        pair = family == 2
+        previous = np.where(pair, code // self.n_labels, -1).astype(np.int32)
+        return family, observation, previous, (code % self.n_labels).astype(np.int32)
+
+    def _decode(self, name: str, slots: np.ndarray):
+        ptr, code, _ = self.family(name)
+        observation = np.searchsorted(ptr, slots, side="right") - 1
+        return observation, (code[slots - ptr[0]] if len(code) else slots - ptr[observation])
+
+
+def _assemble(n_labels: int, runs: list[tuple[np.ndarray, np.ndarray]]) -> Layout:
+    """A layout from (lengths of runs, codes or empty) of the three families."""
+    parts, base = [], 0
+    for lengths, code in runs:
+        ptr = base + np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        parts += [ptr, np.ascontiguousarray(code, dtype=np.int32)]
+        base = int(ptr[-1])
+    return Layout(n_labels, base, *parts)
+
+
+def _check_kinds(kinds, n_labels: int) -> np.ndarray:
+    kinds = np.asarray(kinds, dtype=np.uint8)
+    if n_labels < 1:
+        raise EspalierError("there is no label: expected at least one in the training data")
+    if np.any((kinds < 1) | (kinds > 3)):
+        raise EspalierError(f"kind {int(kinds.max())} of an observation: expected 1 (U), 2 (B) or 3 (*)")
+    return kinds
+
+
+def dense_layout(n_labels: int, kinds, start: bool = True) -> Layout:
+    """Every label and every pair of labels for every observation of that kind."""
+    kinds = _check_kinds(kinds, n_labels)
+    none = np.empty(0, np.int32)
+    unigram = np.where(kinds & UNIGRAM, n_labels, 0)
+    bigram = np.where(kinds & BIGRAM, n_labels, 0)
+    return _assemble(n_labels, [(unigram, none), (bigram * bool(start), none), (bigram * n_labels, none)])
+
+
+def seen_layout(dataset: Dataset, n_labels: int, kinds, start: bool = True) -> Layout:
+    """Only the labels and pairs that occur with the observation in `dataset`."""
+    kinds = _check_kinds(kinds, n_labels)
+    first = np.zeros(len(dataset.labels), bool)
+    first[dataset.offsets[:-1]] = True
+    previous = np.concatenate([[-1], dataset.labels[:-1]]).astype(np.int64)
+    here, pair = dataset.labels.astype(np.int64), previous * n_labels + dataset.labels
+    return _assemble(
+        n_labels,
+        [
+            _seen_runs(dataset, kinds & UNIGRAM, np.ones_like(first), here, n_labels),
+            _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first, here, n_labels),
+            _seen_runs(dataset, kinds & BIGRAM, ~first, pair, n_labels**2),
+        ],
+    )
+
+
+def _seen_runs(dataset: Dataset, wanted, where, code, n_codes: int):
+    """Distinct (observation, code) over the positions `where`, as lengths per observation and codes."""
+    seen = np.empty(0, np.int64)
+    for column in dataset.observations.T:
+        keep = where & (column >= 0) & (dataset.labels >= 0)
+        keep[keep] = wanted[column[keep]] > 0
+        seen = np.union1d(seen, column[keep].astype(np.int64) * n_codes + code[keep])
+    return np.bincount(seen // n_codes, minlength=len(wanted)), seen % n_codes

@@ -1,0 +1,64 @@
+"""Convergence as an object with a history: solvers report to it, it decides when to stop and says why."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.errors import EspalierError
+
+STOP_REASONS = {
+    "optimal": "the first-order conditions hold within the tolerance",
+    "converged": "the objective fell by less than the tolerance over the last iterations",
+    "max_iterations": "the limit of iterations was reached; the model may improve with more",
+    "line_search": "no step lowers the objective any further: the limit of floating-point precision",
+    "stopped": "the caller asked to stop",
+}
+
+
+@dataclass
+class Monitor:
+    """Decides after each iteration: `check` returns a stop reason or None.
+
+    optimal: largest violation <= tolerance * scale, scale being the largest observed count;
+    converged: over `period` iterations the objective fell by <= tolerance * its size.
+    """
+
+    max_iterations: int = 100
+    tolerance: float = 1e-4
+    period: int = 5
+    scale: float = 1.0
+    on_iteration: Callable[[dict], bool | None] | None = None
+    history: list[dict] = field(default_factory=list)
+
+    def check(self, record: dict) -> str | None:
+        """Take the record of one iteration (0 = before the first); it must have objective and gradient_norm."""
+        if not np.isfinite(record["objective"]):
+            raise EspalierError(
+                f"the objective is {record['objective']} at iteration {record['iteration']}: "
+                "weights or data are not finite; check the sequence weights and the starting model"
+            )
+        self.history.append(record)
+        asked = bool(self.on_iteration and self.on_iteration(record))
+        return self._reason(record, asked)
+
+    def _reason(self, record: dict, asked: bool) -> str | None:
+        if record["gradient_norm"] <= self.tolerance * self.scale * 1e-2:
+            return "optimal"
+        if len(self.history) > self.period:
+            before = self.history[-1 - self.period]["objective"]
+            if before - record["objective"] <= self.tolerance * max(1.0, abs(record["objective"])):
+                return "converged"
+        if record["iteration"] >= self.max_iterations:
+            return "max_iterations"
+        return "stopped" if asked else None
+
+
+@dataclass
+class Result:
+    theta: np.ndarray
+    objective: float
+    stop_reason: str
+    iterations: int
+    evaluations: int
+    trace: list[dict]

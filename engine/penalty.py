@@ -1,0 +1,45 @@
+"""The elastic net rho1 |theta|_1 + rho2/2 |theta|_2^2 (SBCD 11)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.errors import EspalierError
+from engine.vectors import dot
+
+
+@dataclass(frozen=True)
+class ElasticNet:
+    rho1: float = 0.0
+    rho2: float = 0.0
+
+    def __post_init__(self):
+        for name in ("rho1", "rho2"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise EspalierError(f"{name} is {value}: expected a finite number of at least 0")
+
+    def value(self, theta: np.ndarray) -> float:
+        total = 0.5 * self.rho2 * dot(theta, theta) if self.rho2 else 0.0
+        return total + self.rho1 * dot(np.abs(theta), np.ones_like(theta)) if self.rho1 else total
+
+    def smooth_gradient(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Gradient of loss + rho2/2 |theta|^2."""
+        return gradient + self.rho2 * theta
+
+    def pseudo_gradient(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """The subgradient of least size; it is zero exactly at the optimum (THESIS 6.3.1)."""
+        smooth = self.smooth_gradient(theta, gradient)
+        if not self.rho1:
+            return smooth
+        at_zero = np.sign(smooth) * np.maximum(np.abs(smooth) - self.rho1, 0.0)
+        return np.where(theta == 0.0, at_zero, smooth + self.rho1 * np.sign(theta))
+
+    def optimality(self, theta: np.ndarray, gradient: np.ndarray) -> float:
+        """Largest violation of the first-order conditions."""
+        return float(np.abs(self.pseudo_gradient(theta, gradient)).max(initial=0.0))
+
+
+def soft_threshold(z: np.ndarray, rho: float) -> np.ndarray:
+    """s(z, rho) of SBCD 14."""
+    return np.sign(z) * np.maximum(np.abs(z) - rho, 0.0)
