@@ -1,0 +1,180 @@
+"""The model file: one Arrow IPC table of active weights, readable by any Arrow tool.
+
+Reading one executes nothing: it is columns of numbers and strings and a JSON text. What
+comes back is checked against itself before a kernel sees it.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import EspalierError
+from engine.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble
+
+FORMAT = 1
+KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
+REMEDY = "train it again or restore it with `dvc checkout`"
+
+
+@dataclass
+class Model:
+    """Weights in words: observation strings, labels, and the slots that are not zero.
+
+    `observations[i]` is the full expansion of a template; its first character tells its
+    kind. `layout` and `theta` cover active weights only.
+    """
+
+    labels: list[str]
+    templates: list[str]
+    observations: list[str]
+    layout: Layout
+    theta: np.ndarray
+    info: dict = field(default_factory=dict)
+
+    @classmethod
+    def compact(cls, layout: Layout, theta: np.ndarray, observations, labels, templates, info: dict) -> "Model":
+        """Keep only what is active of a trained theta; `observations` is indexed by id."""
+        where = np.flatnonzero(theta)
+        family, observation, previous, label = layout.slots(where)
+        used, local = np.unique(observation, return_inverse=True)
+        names = [observations[int(i)] for i in used]
+        small = _layout(len(labels), len(names), family, local, previous, label)
+        return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
+
+    def table(self) -> pa.Table:
+        family, observation, previous, label = self.layout.slots()
+        labels = pa.array(self.labels, pa.string())
+        columns = {
+            "family": _dictionary(family, list(FAMILIES)),
+            "observation": _dictionary(observation, self.observations),
+            "previous": pa.DictionaryArray.from_arrays(pa.array(previous, pa.int32(), mask=previous < 0), labels),
+            "label": pa.DictionaryArray.from_arrays(pa.array(label, pa.int32()), labels),
+            "weight": pa.array(self.theta, pa.float64()),
+        }
+        head = {"format": FORMAT, "labels": self.labels, "templates": self.templates} | self.info
+        return pa.table(columns).replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
+
+    def save(self, path: str | Path) -> None:
+        """Write to a temporary name, then rename: a reader never sees half a model."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with pa.OSFile(str(temporary), "wb") as sink:
+                table = self.table()
+                with pa.ipc.new_file(sink, table.schema) as writer:
+                    writer.write_table(table)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Model":
+        path = Path(path)
+        if not path.is_file():
+            raise EspalierError(f"{path}: there is no such model; train one with `espalier run`")
+        try:
+            with pa.OSFile(str(path), "rb") as source:
+                table = pa.ipc.open_file(source).read_all()
+            table.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            raise EspalierError(f"{path}: not a readable model file ({_first_line(error)}); {REMEDY}") from None
+        return cls._from_table(table, path)
+
+    @classmethod
+    def _from_table(cls, table: pa.Table, path: Path) -> "Model":
+        head = _head(table, path)
+        labels, columns = head.pop("labels"), _columns(table, path)
+        names = columns["observation"].dictionary.to_pylist()
+        codes = {text: i for i, text in enumerate(labels)}
+        family = _recode(columns["family"], {name: i for i, name in enumerate(FAMILIES)}, path, "family")
+        previous = _recode(columns["previous"], codes, path, "previous label")
+        label = _recode(columns["label"], codes, path, "label")
+        observation = columns["observation"].indices.to_numpy(zero_copy_only=False)
+        weight = columns["weight"].to_numpy(zero_copy_only=False)
+        if np.any((family == 2) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
+            raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
+        if not np.all(np.isfinite(weight)):
+            raise EspalierError(f"{path}: weight {int(np.argmin(np.isfinite(weight)))} is not finite; {REMEDY}")
+        layout = _layout(len(labels), len(names), family, observation, previous, label)
+        if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
+            raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
+        return cls(labels, head.pop("templates"), names, layout, np.array(weight), head)
+
+    def kinds(self) -> list[str]:
+        return [template[:1] for template in self.templates]
+
+
+def _dictionary(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), pa.int32()), pa.array(names, pa.string()))
+
+
+def _head(table: pa.Table, path: Path) -> dict:
+    text = (table.schema.metadata or {}).get(b"espalier")
+    try:
+        head = json.loads(text)
+    except (TypeError, ValueError):
+        raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}") from None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        found = head.get("format") if isinstance(head, dict) else head
+        raise EspalierError(f"{path}: format {found!r}, this version reads format {FORMAT}; {REMEDY}")
+    for key in ("labels", "templates"):
+        value = head.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise EspalierError(f"{path}: {key} is not a list of texts; {REMEDY}")
+    if not head["labels"] or len(set(head["labels"])) != len(head["labels"]):
+        raise EspalierError(f"{path}: the labels are empty or occur twice; {REMEDY}")
+    return {key: value for key, value in head.items() if key != "format"}
+
+
+def _columns(table: pa.Table, path: Path) -> dict:
+    text = pa.dictionary(pa.int32(), pa.string())
+    expected = {"family": text, "observation": text, "previous": text, "label": text, "weight": pa.float64()}
+    found = {name: table.schema.field(name).type for name in table.schema.names}
+    if found != expected:
+        raise EspalierError(f"{path}: columns {found}, expected {expected}; {REMEDY}")
+    columns = {}
+    for name in expected:
+        chunks = table.column(name).combine_chunks()
+        columns[name] = chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) and chunks.num_chunks else chunks
+    if any(columns[name].null_count for name in ("family", "observation", "label", "weight")):
+        raise EspalierError(f"{path}: a weight has an empty field; {REMEDY}")
+    return columns
+
+
+def _recode(column, codes: dict[str, int], path: Path, what: str) -> np.ndarray:
+    """Codes of a dictionary column by our own numbering; -1 for null."""
+    names = column.dictionary.to_pylist()
+    unknown = [name for name in names if name not in codes]
+    if unknown:
+        raise EspalierError(f"{path}: {what} {unknown[0]!r} is not known to the file's own list; {REMEDY}")
+    table = np.array([codes[name] for name in names] + [-1], np.int64)
+    return table[column.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+
+
+def _layout(n_labels: int, n_observations: int, family, observation, previous, label) -> Layout:
+    """A layout that holds just the given weights, which must be sorted."""
+    runs = []
+    for index in range(len(FAMILIES)):
+        mine = family == index
+        code = previous[mine] * n_labels + label[mine] if index == 2 else label[mine]
+        runs.append((np.bincount(observation[mine], minlength=n_observations), code))
+    return _assemble(n_labels, runs)
+
+
+def _same_order(layout: Layout, *expected: np.ndarray) -> bool:
+    family, observation, previous, label = layout.slots()
+    key = previous.astype(np.int64) * layout.n_labels + label
+    step = (np.diff(family) == 0) & (np.diff(observation) == 0)
+    sorted_runs = bool(np.all(np.diff(key)[step] > 0))
+    return sorted_runs and all(
+        np.array_equal(a, b) for a, b in zip((family, observation, previous, label), expected, strict=True)
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
