@@ -28,10 +28,10 @@ class Monitor:
     tolerance: float = 1e-4
     period: int = 5
     scale: float = 1.0
-    on_iteration: Callable[[dict], bool | None] | None = None
+    on_iteration: Callable[[dict, np.ndarray], bool | None] | None = None
     history: list[dict] = field(default_factory=list)
 
-    def check(self, record: dict) -> str | None:
+    def check(self, record: dict, theta: np.ndarray) -> str | None:
         """Take the record of one iteration (0 = before the first); it must have objective and gradient_norm."""
         if not np.isfinite(record["objective"]):
             raise EspalierError(
@@ -39,7 +39,7 @@ class Monitor:
                 "weights or data are not finite; check the sequence weights and the starting model"
             )
         self.history.append(record)
-        asked = bool(self.on_iteration and self.on_iteration(record))
+        asked = bool(self.on_iteration and self.on_iteration(record, theta))
         return self._reason(record, asked)
 
     def _reason(self, record: dict, asked: bool) -> str | None:

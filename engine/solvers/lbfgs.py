@@ -17,7 +17,7 @@ def lbfgs(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -
     inverse = InverseHessian()
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations))
+    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
     while reason is None:
         smooth = penalty.smooth_gradient(theta, gradient)
         found, used = _search(objective, penalty, theta, loss, smooth, -inverse.apply(smooth))
@@ -32,7 +32,7 @@ def lbfgs(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -
         inverse.update(new_theta - theta, penalty.smooth_gradient(new_theta, gradient) - smooth)
         theta = new_theta
         iteration += 1
-        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations))
+        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

@@ -17,7 +17,7 @@ def owlqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -
     inverse = InverseHessian()
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations))
+    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
     while reason is None:
         pseudo = penalty.pseudo_gradient(theta, gradient)
         direction = -inverse.apply(pseudo)
@@ -35,7 +35,7 @@ def owlqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -
         inverse.update(new_theta - theta, penalty.smooth_gradient(new_theta, new_gradient) - smooth)
         theta, gradient = new_theta, new_gradient
         iteration += 1
-        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations))
+        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

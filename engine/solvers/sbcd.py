@@ -26,14 +26,14 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) ->
     occupied = np.array([len(blocks.members(x)) > 0 for x in range(blocks.count)])
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations))
+    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
     while reason is None:
         chosen = _candidates(blocks, penalty, theta, gradient) & occupied
         moved = sum([_update(blocks, x, penalty, factor) for x in np.flatnonzero(chosen)])
         loss, gradient = objective.value_and_gradient(theta)
         evaluations += 1
         iteration += 1
-        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations))
+        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
         if reason is None and not moved:
             reason = "line_search"
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)

@@ -1,0 +1,108 @@
+"use strict";
+// The page is complete without this script; it adds quicker tips, the filter and the mark of where one is.
+(function () {
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  document.body.append(tip);
+  let current = null;
+
+  // A drawing's own <title> would pop up over ours, so its text moves to an attribute.
+  document.querySelectorAll("svg").forEach(function (svg) {
+    svg.querySelectorAll(".hit > title").forEach(function (title) {
+      title.parentNode.dataset.tip = title.textContent;
+      title.remove();
+    });
+    const name = svg.querySelector(":scope > title");
+    if (name) {
+      svg.setAttribute("aria-label", name.textContent);
+      svg.removeAttribute("aria-labelledby");
+      const desc = svg.querySelector(":scope > desc");
+      if (desc) svg.setAttribute("aria-describedby", desc.id);
+      name.remove();
+    }
+    const hits = Array.from(svg.querySelectorAll(".hit"));
+    if (hits.length) listen(svg, hits);
+  });
+
+  function listen(svg, hits) {
+    svg.tabIndex = 0;
+    svg.addEventListener("pointermove", function (event) { over(event); });
+    svg.addEventListener("pointerdown", function (event) { over(event); });
+    svg.addEventListener("pointerleave", leave);
+    svg.addEventListener("blur", leave);
+    svg.addEventListener("keydown", function (event) {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (event.key === "Escape") leave();
+      if (!step) return;
+      event.preventDefault();
+      const at = hits.indexOf(current);
+      const next = at < 0 ? (step > 0 ? 0 : hits.length - 1) : Math.min(hits.length - 1, Math.max(0, at + step));
+      const box = hits[next].getBoundingClientRect();
+      show(hits[next], box.left + box.width / 2, box.top + Math.min(box.height / 2, 60));
+    });
+  }
+
+  function over(event) {
+    const hit = event.target.closest(".hit");
+    if (hit) show(hit, event.clientX, event.clientY); else leave();
+  }
+
+  function show(hit, x, y) {
+    if (current !== hit) {
+      leave();
+      current = hit;
+      hit.classList.add("on");
+      tip.textContent = hit.dataset.tip;
+      tip.hidden = false;
+    }
+    const box = tip.getBoundingClientRect();
+    const left = Math.min(Math.max(8, x - box.width / 2), document.documentElement.clientWidth - box.width - 8);
+    const top = y - box.height - 14;
+    tip.style.left = left + "px";
+    tip.style.top = (top < 8 ? y + 18 : top) + "px";
+  }
+
+  function leave() {
+    if (current) current.classList.remove("on");
+    current = null;
+    tip.hidden = true;
+  }
+  window.addEventListener("scroll", leave, { passive: true });
+
+  const box = document.getElementById("label-filter");
+  if (box) {
+    const rows = Array.from(document.querySelectorAll("tr[data-label]"));
+    const output = box.parentNode.querySelector("output");
+    const known = new Set(rows.map(function (row) { return row.dataset.label; }));
+    box.parentNode.hidden = false;
+    box.addEventListener("input", function () {
+      const wanted = box.value.trim();
+      const match = chooser(wanted, known);
+      rows.forEach(function (row) { row.hidden = wanted ? !match(row.dataset.label) : !("top" in row.dataset); });
+      const shown = rows.filter(function (row) { return !row.hidden; }).length;
+      output.textContent = !wanted ? "" : shown ? shown + (shown === 1 ? " weight" : " weights") : "no such label";
+    });
+  }
+
+  // The label itself if there is one of that name, in whatever case; else all that begin so.
+  function chooser(wanted, known) {
+    if (known.has(wanted)) return function (label) { return label === wanted; };
+    const low = wanted.toLowerCase();
+    const same = Array.from(known).some(function (label) { return label.toLowerCase() === low; });
+    return function (label) { return same ? label.toLowerCase() === low : label.toLowerCase().startsWith(low); };
+  }
+
+  const links = new Map(Array.from(document.querySelectorAll("nav a")).map(function (a) { return [a.hash.slice(1), a]; }));
+  if (links.size && "IntersectionObserver" in window) {
+    const seen = new IntersectionObserver(function (entries) {
+      entries.forEach(function (entry) {
+        if (!entry.isIntersecting) return;
+        links.forEach(function (a) { a.removeAttribute("aria-current"); });
+        const link = links.get(entry.target.id);
+        if (link) link.setAttribute("aria-current", "true");
+      });
+    }, { rootMargin: "-15% 0px -75% 0px" });
+    document.querySelectorAll("main > section").forEach(function (section) { seen.observe(section); });
+  }
+})();

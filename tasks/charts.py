@@ -1,0 +1,336 @@
+"""Charts as inline SVG: lines, a heat map, a reliability diagram, small bars.
+
+Colours are classes, so that the style sheet sets them for light and dark. A drawing is about as wide as a
+phone (440 units) and the page lays several side by side: its text then has nearly the same size on every
+screen. What can be pointed at is a group `hit` with a `title`, which browsers show by themselves; the script
+only shows it better.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tasks.page import Html, compact, join, number, percent, tag
+
+WIDTH, HEIGHT = 440, 264
+LEFT, RIGHT, TOP, BOTTOM = 50, 16, 22, 42
+STRIP = 70  # height of the bin counts under a reliability diagram
+HEAT_STEPS = 7
+NAME_LENGTH = 12  # longer labels are cut beside a heat map
+CHARACTER = 7.3  # width of one character at the size of axis text, generously
+LOG_WORTH = 8.0  # values whose largest is this many times the smallest read better on a log scale
+ROUNDING = 1e-9  # relative slack, so that 0.3 / 0.1 counts as 3 steps
+
+
+class Series(NamedTuple):
+    """One line: its name, its style (`a` or `b`) and one value for each x, None where there is none."""
+
+    name: str
+    style: str
+    values: Sequence[float | None]
+
+
+class Scale(NamedTuple):
+    """From values in [low, high] to units in [start, end]."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
+        return self.start + (self.end - self.start) * (at - low) / (high - low)
+
+
+# Ticks ----------------------------------------------------------------------------------------------
+
+
+def nice_step(span: float, wanted: int) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that cuts `span` into at most `wanted` parts."""
+    raw = span / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(m * power for m in (1, 2, 5, 10) if raw <= m * power * (1 + ROUNDING))
+
+
+def linear_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    step = nice_step(high - low, wanted)
+    first, last = math.ceil(low / step - ROUNDING), math.floor(high / step + ROUNDING)
+    return [_clean(i * step) for i in range(first, last + 1)]
+
+
+def whole_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
+    """Ticks for what is counted: never 2.5 iterations."""
+    return [t for t in linear_ticks(low, high, wanted) if t == int(t)]
+
+
+def log_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
+    """All nine digits of every decade, or 1, 2, 5, or powers of ten: the finest that is not crowded."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in (range(1, 10), (1, 2, 5), (1,)):
+        ticks = [t for e in decades for d in digits if low <= (t := _clean(d * 10.0**e)) <= high]
+        if len(ticks) <= wanted:
+            break
+    return ticks[:: math.ceil(len(ticks) / wanted)]
+
+
+def _clean(value: float) -> float:
+    """0.30000000000000004 is 0.3 to a reader."""
+    return float(f"{value:.12g}")
+
+
+def value_scale(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
+    """A scale for y and its ticks: logarithmic where that helps, else rounded out to whole steps."""
+    low, high = min(values), max(values)
+    if low > 0 and high / low >= LOG_WORTH:
+        scale = Scale(low / 1.2, high * 1.1, start, end, True)
+        return scale, log_ticks(scale.low, scale.high)
+    if high - low <= ROUNDING * max(abs(high), abs(low)):
+        low, high = (low - abs(low) / 2, high + abs(high) / 2) if high else (0.0, 1.0)
+    step = nice_step(high - low, 5)
+    low, high = math.floor(low / step + ROUNDING) * step, math.ceil(high / step - ROUNDING) * step
+    return Scale(low, high, start, end), linear_ticks(low, high)
+
+
+# Pieces ---------------------------------------------------------------------------------------------
+
+
+def drawing(key: str, title: str, description: str, width: float, height: float, *parts: Any) -> Html:
+    """The svg element with the words that a screen reader says for it."""
+    names = tag("title", title, id=f"{key}-t"), tag("desc", description, id=f"{key}-d")
+    box = f"0 0 {width:g} {height:g}"
+    return tag("svg", *names, *parts, viewBox=box, role="img", aria_labelledby=f"{key}-t {key}-d")
+
+
+def text(
+    content: Any, x: float, y: float, class_: str = "tick", anchor: str = "middle", turn: float | None = None
+) -> Html:
+    rotate = None if turn is None else f"rotate({turn:g} {x:.1f} {y:.1f})"
+    return tag("text", content, x=float(x), y=float(y), class_=class_, text_anchor=anchor, transform=rotate)
+
+
+def hit(tip: str, *parts: Any) -> Html:
+    """Something to point at; `tip` is what it says."""
+    return tag("g", tag("title", tip), *parts, class_="hit")
+
+
+def _grid(y: Scale, ticks: Sequence[float], write: Callable[[float], str]) -> Html:
+    lines = [tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(t), y2=y(t), class_="grid") for t in ticks]
+    return join([*lines, *(text(write(t), LEFT - 8, y(t) + 4, anchor="end") for t in ticks)])
+
+
+def _foot(x: Scale, ticks: Sequence[float], write: Callable[[float], str], bottom: float, name: str) -> Html:
+    axis = tag("line", x1=x.start, x2=x.end, y1=bottom, y2=bottom, class_="axis")
+    marks = (text(write(t), x(t), bottom + 17) for t in ticks)
+    return join([axis, *marks, text(name, (x.start + x.end) / 2, bottom + 36, "axis-name")])
+
+
+# Lines ----------------------------------------------------------------------------------------------
+
+
+def line_chart(
+    key: str,
+    title: str,
+    x_name: str,
+    xs: Sequence[int],
+    series: Sequence[Series],
+    write: Callable[[float], str] = number,
+    tick: Callable[[float], str] = compact,
+    best: int | None = None,
+) -> Html:
+    """Lines over iterations; `write` says a value pointed at, `tick` one on the axis, `best` marks an x."""
+    bottom = HEIGHT - BOTTOM
+    y, y_ticks = value_scale([v for s in series for v in s.values if v is not None], bottom, TOP)
+    x, x_ticks = _along(xs)
+    note = text("log scale", WIDTH - RIGHT, TOP - 8, "small", "end") if y.log else ""
+    frame = (note, _grid(y, y_ticks, tick), _foot(x, x_ticks, compact, bottom, x_name))
+    lines = (_line(s, xs, x, y, best) for s in series)
+    bands = _bands(x_name, xs, series, x, y, write)
+    return drawing(key, title, _describe(x_name, xs, series, write), WIDTH, HEIGHT, *frame, *lines, *bands)
+
+
+def _along(xs: Sequence[int]) -> tuple[Scale, list[float]]:
+    """The scale of x with its ticks; a single x stands in the middle."""
+    if len(xs) == 1:
+        return Scale(xs[0] - 1, xs[0] + 1, LEFT, WIDTH - RIGHT), [xs[0]]
+    return Scale(xs[0], xs[-1], LEFT + 6, WIDTH - RIGHT - 6), whole_ticks(xs[0], xs[-1])
+
+
+def _line(s: Series, xs: Sequence[int], x: Scale, y: Scale, best: int | None) -> Html:
+    """The line with a dot at its end, and at the best value where that is asked for; gaps are bridged."""
+    spots = [(at, x(at), y(v)) for at, v in zip(xs, s.values, strict=True) if v is not None]
+    path = " ".join(f"{px:.1f},{py:.1f}" for _, px, py in spots)
+    marked = {best, spots[-1][0]} if spots else set()
+    dots = (tag("circle", cx=px, cy=py, r=4, class_=f"dot {s.style}") for at, px, py in spots if at in marked)
+    return join([tag("polyline", points=path, class_=f"line {s.style}"), *dots])
+
+
+def _bands(
+    name: str, xs: Sequence[int], series: Sequence[Series], x: Scale, y: Scale, write: Callable[[float], str]
+) -> Iterator[Html]:
+    """One upright strip for each x that has a value: pointing anywhere in it tells all values there."""
+    found = [[(s, v) for s, v in zip(series, row, strict=True) if v is not None] for row in _rows(series)]
+    rows = [(at, here) for at, here in zip(xs, found, strict=True) if here]
+    edges = [x.start, *((x(a) + x(b)) / 2 for (a, _), (b, _) in zip(rows, rows[1:], strict=False)), x.end]
+    for (at, here), left, right in zip(rows, edges, edges[1:], strict=False):
+        tip = f"{name} {number(at)}: " + ", ".join(f"{s.name} {write(v)}" for s, v in here)
+        strip = tag("rect", x=left, y=TOP, width=right - left, height=HEIGHT - BOTTOM - TOP, class_="strip")
+        rule = tag("line", x1=x(at), x2=x(at), y1=TOP, y2=HEIGHT - BOTTOM, class_="rule")
+        spots = (tag("circle", cx=x(at), cy=y(v), r=3.5, class_=f"spot {s.style}") for s, v in here)
+        yield hit(tip, strip, rule, *spots)
+
+
+def _rows(series: Sequence[Series]) -> Iterator[tuple[float | None, ...]]:
+    return zip(*(s.values for s in series), strict=True)
+
+
+def _describe(x_name: str, xs: Sequence[int], series: Sequence[Series], write: Callable[[float], str]) -> str:
+    """The curve in one sentence for those who cannot see it."""
+    known = [(s.name, [v for v in s.values if v is not None]) for s in series]
+    told = (f"{name} from {write(values[0])} to {write(values[-1])}" for name, values in known if values)
+    return f"{x_name} {number(xs[0])} to {number(xs[-1])}: {'; '.join(told)}."
+
+
+# Legends --------------------------------------------------------------------------------------------
+
+
+def line_legend(series: Sequence[Series]) -> Html:
+    """Names beside a stroke as it is drawn; set in HTML, so that it wraps."""
+    strokes = ((tag("line", x1=1, x2=25, y1=5, y2=5, class_=f"line {s.style}"), s.name) for s in series)
+    return tag("ul", *(_entry(stroke, name, 26) for stroke, name in strokes), class_="legend")
+
+
+def bar_legend(names: Sequence[tuple[str, str]]) -> Html:
+    """(style, name) of each kind of bar."""
+    box = {"x": 0, "y": 0, "width": 14, "height": 10}
+    entries = (_entry(tag("rect", **box, class_=f"bar {style}"), name, 14) for style, name in names)
+    return tag("ul", *entries, class_="legend")
+
+
+def _entry(sample: Html, name: str, width: int) -> Html:
+    icon = tag("svg", sample, viewBox=f"0 0 {width} 10", width=width, height=10, aria_hidden="true")
+    return tag("li", icon, name)
+
+
+# Heat map -------------------------------------------------------------------------------------------
+
+
+def heat_map(
+    key: str,
+    title: str,
+    labels: Sequence[str],
+    counts: Mapping[tuple[str, str], int],
+    row_name: str,
+    column_name: str,
+    cell: int = 25,
+) -> Html:
+    """Rows what is right, columns what was said; the diagonal is grey because it would drown the rest."""
+    edge = 30 + CHARACTER * min(NAME_LENGTH, max(map(len, labels)))
+    side, size = cell * len(labels), edge + cell * len(labels) + 2
+    most = max((counts.get((a, b), 0) for a in labels for b in labels if a != b), default=0)
+    at = {label: edge + i * cell for i, label in enumerate(labels)}
+    cells = (_cell(a, b, at[b], at[a], cell, counts.get((a, b), 0), most) for a in labels for b in labels)
+    names = (_names(label, edge, at[label] + cell / 2) for label in labels)
+    across = text(column_name, edge + side / 2, 12, "axis-name")
+    down = text(row_name, 12, edge + side / 2, "axis-name", turn=-90)
+    told = f"Rows: {row_name}, columns: {column_name}. The largest count off the diagonal is {number(most)}."
+    return drawing(key, title, told, size, size, across, down, *names, *cells)
+
+
+def _names(label: str, edge: float, middle: float) -> Html:
+    name = clip(label, NAME_LENGTH)
+    left = text(name, edge - 6, middle + 4, anchor="end")
+    return join([left, text(name, middle + 4, edge - 6, anchor="start", turn=-90)])
+
+
+def _cell(gold: str, said: str, x: float, y: float, cell: int, amount: int, most: int) -> Html:
+    """The diagonal, an empty place, or a count on its colour."""
+    box = {"x": x + 1, "y": y + 1, "width": cell - 2, "height": cell - 2, "rx": 3}
+    if gold == said:
+        return hit(f"{gold} right: {number(amount)}", tag("rect", class_="heat same", **box))
+    if not amount:
+        return tag("rect", class_="heat none", **box)
+    step = heat_step(amount, most)
+    shown = text(_two_digits(amount), x + cell / 2, y + cell / 2 + 3.5, f"heat-count on{step}")
+    tip = f"{gold} taken for {said}: {number(amount)}"
+    return hit(tip, tag("rect", class_=f"heat h{step}", **box), shown)
+
+
+def heat_step(amount: int, most: int) -> int:
+    """1 to 7 by the square root, so that rare confusions still show."""
+    return max(1, math.ceil(HEAT_STEPS * math.sqrt(amount / most) - ROUNDING))
+
+
+def _two_digits(amount: int) -> str:
+    """A count that fits a small place: 86, 910, 1.2k."""
+    return compact(float(f"{amount:.2g}") if amount >= 1000 else amount)
+
+
+def clip(label: str, length: int) -> str:
+    return label if len(label) <= length else label[: length - 1] + "…"
+
+
+# Reliability ----------------------------------------------------------------------------------------
+
+
+def reliability(key: str, title: str, bins: Sequence[dict[str, Any]], unit: str) -> Html:
+    """Stated confidence against how often it was right, over bars of how much each bin holds."""
+    plot, foot = 300, 300 + STRIP
+    x, y = Scale(0, 1, LEFT, WIDTH - RIGHT), Scale(0, 1, plot - 20, TOP + 4)
+    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
+    ideal = tag("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="ideal")
+    name = text("how often right", LEFT, TOP - 10, "axis-name", "start")
+    whole = "{:.0%}".format
+    frame = (name, _grid(y, ticks, whole), _foot(x, ticks, whole, foot, "stated confidence"))
+    height = Scale(0, max(b["count"] for b in bins), foot, plot + 20)
+    marks = *(_count(b, x, height) for b in bins), *(_point(b, x, y, foot, unit) for b in bins)
+    told = "; ".join(_bin_words(b, unit) for b in bins)
+    return drawing(key, title, told, WIDTH, foot + BOTTOM, *frame, ideal, *marks)
+
+
+def _bin_words(b: dict[str, Any], unit: str) -> str:
+    return f"stated {percent(b['confidence'])}, right {percent(b['accuracy'])}: {number(b['count'])} {unit}"
+
+
+def _point(b: dict[str, Any], x: Scale, y: Scale, foot: float, unit: str) -> Html:
+    """The bin as a dot, with a line to the diagonal: how far off the statement was."""
+    at, left, right = x(b["confidence"]), x(b["bin_low"]), x(b["bin_high"])
+    strip = tag("rect", x=left, y=TOP, width=right - left, height=foot - TOP, class_="strip")
+    shaft = tag("line", x1=at, x2=at, y1=y(b["confidence"]), y2=y(b["accuracy"]), class_="shaft")
+    dot = tag("circle", cx=at, cy=y(b["accuracy"]), r=5, class_="dot a")
+    return hit(_bin_words(b, unit), strip, shaft, dot)
+
+
+def _count(b: dict[str, Any], x: Scale, y: Scale) -> Html:
+    """The bin as a bar, with its number where there is room."""
+    left, right, top = x(b["bin_low"]), x(b["bin_high"]), y(b["count"])
+    bar = tag("rect", x=left + 1, y=top, width=right - left - 2, height=y.start - top, class_="bar c")
+    room = right - left >= 26
+    return join([bar, text(_two_digits(b["count"]), (left + right) / 2, top - 4, "small") if room else ""])
+
+
+# Small bars -----------------------------------------------------------------------------------------
+
+
+def share_bar(parts: Sequence[tuple[str, float]]) -> Html:
+    """One bar cut into (style, value) shares; the numbers stand beside it in words."""
+    total, at, pieces = sum(value for _, value in parts), 0.0, []
+    for style, value in parts if total else ():
+        pieces.append(tag("rect", x=at, y=0, width=100 * value / total, height=6, class_=f"bar {style}"))
+        at += 100 * value / total
+    return _stretched("share", 6, pieces)
+
+
+def bars(values: Sequence[tuple[str, float]], most: float) -> Html:
+    """One or two (style, value) bars under each other on a common scale, for a table cell."""
+    lengths = [(style, max(0.5, 100 * value / (most or 1))) for style, value in values]
+    rows = enumerate(lengths)
+    pieces = [tag("rect", x=0, y=9 * i, width=w, height=7, class_=f"bar {style}") for i, (style, w) in rows]
+    return _stretched(f"bars n{len(values)}", 9 * len(values) - 2, pieces)
+
+
+def _stretched(class_: str, height: int, pieces: Sequence[Html]) -> Html:
+    """A drawing that fills its place whatever its shape; the style sheet sets its height."""
+    box = f"0 0 100 {height}"
+    return tag("svg", *pieces, viewBox=box, preserveAspectRatio="none", class_=class_, aria_hidden="true")

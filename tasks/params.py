@@ -1,0 +1,247 @@
+"""Every parameter: its name, default and help are stated here and nowhere else.
+
+`params.yaml` in the project holds the values; `python -m tasks.params` writes it with the
+defaults. Unknown keys are refused with the nearest known name.
+"""
+
+import difflib
+import sys
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.errors import EspalierError
+
+
+def option(default: Any, help: str, kind: str, choices: tuple = (), least: float | None = None):
+    """One parameter. `kind` is text, int, number, bool, lines; a trailing ? admits null."""
+    factory = {"default_factory": lambda: list(default)} if isinstance(default, list) else {"default": default}
+    return field(metadata={"help": help, "kind": kind, "choices": choices, "least": least}, **factory)
+
+
+LETTER_TEMPLATES = [
+    "U",
+    "*0:%x[0,0]",
+    "U-1:%x[-1,0]/%x[0,0]",
+    "U+1:%x[0,0]/%x[1,0]",
+    "U-2:%x[-2,0]/%x[-1,0]/%x[0,0]",
+    "U=1:%x[-1,0]/%x[0,0]/%x[1,0]",
+    "U+2:%x[0,0]/%x[1,0]/%x[2,0]",
+    "U-3:%x[-3,0]/%x[-2,0]/%x[-1,0]/%x[0,0]",
+    "U+3:%x[0,0]/%x[1,0]/%x[2,0]/%x[3,0]",
+    "U=2:%x[-2,0]/%x[-1,0]/%x[0,0]/%x[1,0]/%x[2,0]",
+    "B",
+]
+
+
+@dataclass
+class Ingest:
+    source: str = option("cmudict", "where the data comes from", "text", ("cmudict", "conll", "simulated"))
+    path: str | None = option(None, "conll: the labelled file (plain or .gz)", "text?")
+    dev_path: str | None = option(None, "conll: development file; null splits it off `path`", "text?")
+    test_path: str | None = option(None, "conll: test file; null splits it off `path`", "text?")
+    unlabelled_path: str | None = option(None, "conll: unlabelled file; null takes a share of `path`", "text?")
+    separator: str | None = option(None, "conll: between columns; null is any run of blanks and tabs", "text?")
+    comment: str | None = option(None, "conll: lines that begin with this are left out; null keeps all", "text?")
+    label_column: int = option(-1, "conll: which column is the label; -1 is the last", "int")
+    limit: int | None = option(20000, "sequences taken, chosen by hash; null takes all", "int?", least=10)
+    dev_share: float = option(0.1, "share of the sequences for development", "number", least=0)
+    test_share: float = option(0.1, "share of the sequences for the test", "number", least=0)
+    unlabelled_share: float = option(0.2, "share of the sequences whose labels are dropped", "number", least=0)
+    pair_count: int = option(50, "cmudict: a letter's phoneme pairs are kept from this many uses on", "int", least=1)
+    align_iterations: int = option(30, "cmudict: EM iterations of the aligner", "int", least=1)
+    seed: int = option(0, "of the split and of simulated data", "int", least=0)
+
+
+@dataclass
+class Template:
+    lines: list[str] = option(LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines")
+    min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
+    shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
+
+
+@dataclass
+class Weigh:
+    method: str = option("cluster", "weights of labelled sequences", "text", ("none", "cluster"))
+    clusters: int = option(10, "components of the mixture of multinomials; 0 for no clustering and no drift", "int", least=0)
+    iterations: int = option(40, "EM iterations at most", "int", least=1)
+    restarts: int = option(2, "random starts, the best is kept", "int", least=1)
+    smoothing: float = option(0.1, "added to each count", "number", least=0)
+    seed: int = option(0, "of the random starts", "int", least=0)
+
+
+@dataclass
+class Train:
+    solver: str = option("owlqn", "how to minimise", "text", ("lbfgs", "owlqn", "sbcd"))
+    rho1: float = option(0.5, "weight of the L1 norm: more of it, fewer features", "number", least=0)
+    rho2: float = option(0.001, "weight of half the squared L2 norm", "number", least=0)
+    pairs: str = option("all", "weights for all labels of an observation, or those seen together", "text", ("all", "seen"))
+    start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+    sparse: str = option("auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse"))
+    max_iterations: int = option(80, "iterations (sweeps for sbcd) at most", "int", least=1)
+    tolerance: float = option(0.001, "stop when 5 iterations lower the objective by less than this share", "number", least=0)
+    initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
+    threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
+
+
+@dataclass
+class Evaluate:
+    reference: str | None = option(None, "model that excess log-loss is measured against", "text?")
+    bins: int = option(10, "bins of the calibration curve", "int", least=2)
+
+
+@dataclass
+class Report:
+    mistakes: int = option(20, "worst mistakes shown", "int", least=0)
+    weights: int = option(30, "largest weights shown, of each sign", "int", least=0)
+
+
+@dataclass
+class Promote:
+    margin: float = option(0.005, "error that the challenger may lose to the champion", "number", least=0)
+    level: float = option(0.95, "of the bootstrap interval", "number", least=0)
+    rounds: int = option(2000, "bootstrap resamples", "int", least=50)
+    seed: int = option(0, "of the resamples", "int", least=0)
+
+
+@dataclass
+class Params:
+    """One section for each stage."""
+
+    ingest: Ingest = field(default_factory=Ingest)
+    template: Template = field(default_factory=Template)
+    weigh: Weigh = field(default_factory=Weigh)
+    train: Train = field(default_factory=Train)
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    report: Report = field(default_factory=Report)
+    promote: Promote = field(default_factory=Promote)
+
+    def as_dict(self) -> dict[str, dict]:
+        return {f.name: dict(vars(getattr(self, f.name))) for f in fields(self)}
+
+
+def load_params(path: Path, overrides: list[str] = ()) -> Params:
+    """Read a parameter file and apply `section.key=value` overrides; keys left out keep their default."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise EspalierError(f"{path}: there is no parameter file; `python -m tasks.params` writes one") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        raise EspalierError(f"{path}{line}: not readable as YAML: {str(error).splitlines()[0]}") from None
+    params = Params()
+    if not isinstance(data, dict):
+        raise EspalierError(f"{path}: expected sections such as `ingest:`, found {type(data).__name__}")
+    for section, values in data.items():
+        if values is not None and not isinstance(values, dict):
+            raise EspalierError(f"{path}: section {section} holds {values!r}, expected keys with values")
+        for key, value in (values or {}).items():
+            _assign(params, f"{section}.{key}", value, str(path))
+        _section(params, section, str(path))
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals or "." not in name:
+            raise EspalierError(f"--set {text}: expected section.key=value, for example --set train.rho1=0.2")
+        _assign(params, name, yaml.safe_load(value), "--set")
+    _check_shares(params)
+    return params
+
+
+def _section(params: Params, name: Any, where: str):
+    known = [f.name for f in fields(params)]
+    if name not in known:
+        raise EspalierError(f"{where}: unknown section {name!r}{_nearest(name, known)}")
+    return getattr(params, name)
+
+
+def _assign(params: Params, name: str, value: Any, where: str) -> None:
+    section_name, _, key = name.partition(".")
+    section = _section(params, section_name, where)
+    known = {f.name: f for f in fields(section)}
+    if key not in known:
+        raise EspalierError(f"{where}: unknown parameter {name!r}{_nearest(key, list(known), section_name + '.')}")
+    setattr(section, key, _convert(name, value, known[key].metadata, where))
+
+
+def _nearest(name: Any, known: list[str], prefix: str = "") -> str:
+    near = difflib.get_close_matches(str(name), known, 1, 0.5)
+    return f": did you mean {prefix + near[0]!r}?" if near else f": known are {', '.join(known)}"
+
+
+def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
+    """The value in its type, or an error that says what was expected."""
+    kind = meta["kind"]
+    if value is None and kind.endswith("?"):
+        return None
+    expected = {"text": "a text", "int": "a whole number", "number": "a number", "bool": "true or false",
+                "lines": "a list of texts"}[kind.rstrip("?")] + (" or null" if kind.endswith("?") else "")  # fmt: skip
+    converted = _CONVERT[kind.rstrip("?")](value)
+    if converted is None:
+        raise EspalierError(f"{where}: {name} is {value!r}, expected {expected}")
+    if meta["choices"] and converted not in meta["choices"]:
+        near = _nearest(converted, list(meta["choices"]))
+        raise EspalierError(f"{where}: {name} is {value!r}, expected one of {', '.join(meta['choices'])}{near}")
+    if meta["least"] is not None and not converted >= meta["least"]:
+        raise EspalierError(f"{where}: {name} is {value!r}, expected at least {meta['least']}")
+    return converted
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)  # YAML reads 1e-4 as a text
+    except (TypeError, ValueError):
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+_CONVERT = {
+    "text": lambda value: value if isinstance(value, str) and value else None,
+    "int": lambda value: value if isinstance(value, int) and not isinstance(value, bool) else None,
+    "number": _number,
+    "bool": lambda value: value if isinstance(value, bool) else None,
+    "lines": lambda value: list(value)
+    if isinstance(value, list) and value and all(isinstance(line, str) for line in value)
+    else None,
+}
+
+
+def _check_shares(params: Params) -> None:
+    ingest = params.ingest
+    total = ingest.dev_share + ingest.test_share + ingest.unlabelled_share
+    if total >= 1:
+        raise EspalierError(
+            f"ingest: dev_share + test_share + unlabelled_share is {total:g}, expected less than 1 "
+            "so that something is left to train on"
+        )
+
+
+def default_yaml() -> str:
+    """The text of params.yaml with all defaults and their help."""
+    lines = ["# Every parameter of Espalier. Written by `python -m tasks.params`; edit the values freely.", ""]
+    params = Params()
+    for section in fields(params):
+        lines.append(f"{section.name}:")
+        for item in fields(getattr(params, section.name)):
+            lines += _yaml_entry(item, getattr(getattr(params, section.name), item.name))
+        lines.append("")
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def _yaml_entry(item, value: Any) -> list[str]:
+    choices = f" ({' | '.join(item.metadata['choices'])})" if item.metadata["choices"] else ""
+    comment = f"  # {item.metadata['help']}{choices}"
+    if isinstance(value, list):
+        return [f"{comment}", f"  {item.name}:", *(f'    - "{line}"' for line in value)]
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return [comment, f"  {item.name}: {text}"]
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml")
+    target.write_text(default_yaml(), encoding="utf-8")
+    print(f"{target}: written with the defaults")

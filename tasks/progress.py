@@ -1,0 +1,14 @@
+"""Progress as an object: stages report to it; terminal, log and dashboard listen."""
+
+
+class Progress:
+    """Silent by default; a listener overrides what it wants to show."""
+
+    def begin(self, total: int | None, unit: str) -> None:
+        """Work of `total` units begins; None when the total is not known."""
+
+    def step(self, n: int = 1, note: str = "") -> None:
+        """`n` more units are done; `note` says how it stands."""
+
+    def end(self, note: str = "") -> None:
+        """The work is done; `note` is the figure to remember."""

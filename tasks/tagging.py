@@ -1,0 +1,43 @@
+"""A model applied to tokens: strings in, labels out; the features are made as in training."""
+
+import numpy as np
+import polars as pl
+
+from engine import decode
+from engine.data import Dataset, make_dataset
+from engine.model import Model
+from tasks import store
+from tasks.sources import input_columns
+from tasks.template import look_up
+from tasks.templates import check_columns, expand, parse
+
+
+def model_ids(model: Model, observations: list[str]) -> np.ndarray:
+    """For each id of a vocabulary the id in the model, -1 where the model has no weight for it."""
+    known = {text: i for i, text in enumerate(model.observations)}
+    return np.array([known.get(text, -1) for text in observations] + [-1], np.int32)
+
+
+def renumber(dataset: Dataset, model: Model, observations: list[str], labels: list[str]) -> Dataset:
+    """A data set of the pipeline's vocabulary and labels in the numbering of the model."""
+    code = {text: i for i, text in enumerate(model.labels)}
+    label_of = np.array([code.get(text, -1) for text in labels] + [-1], np.int32)
+    return dataset._replace(
+        observations=model_ids(model, observations)[dataset.observations], labels=label_of[dataset.labels]
+    )
+
+
+def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
+    """Features of raw tokens for this model (columns sequence, x0, x1, …)."""
+    templates = parse(model.templates, "the model's templates")
+    check_columns(templates, len(input_columns(tokens)))
+    vocabulary = pl.DataFrame({"observation": model.observations}, schema={"observation": pl.String})
+    ids = look_up(expand(tokens, templates), vocabulary)
+    offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
+    return make_dataset(ids.to_numpy(), None, offsets)
+
+
+def tag(model: Model, tokens: pl.DataFrame) -> list[str]:
+    """The likeliest label of each token."""
+    predicted = decode.viterbi(dataset_of(model, tokens), model.layout, model.theta)
+    return [model.labels[i] for i in predicted]

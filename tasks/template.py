@@ -1,0 +1,87 @@
+"""Template: token tables become integer features; the vocabulary grows on train and is locked there."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from engine.errors import EspalierError
+from tasks import store
+from tasks.params import Params
+from tasks.progress import Progress
+from tasks.sources import input_columns
+from tasks.templates import Template, check_columns, expand, parse
+
+
+def grow_vocabulary(expanded: pl.DataFrame, min_count: int) -> pl.DataFrame:
+    """Observations of the training data: frequent ones first within the first template that yields them."""
+    parts = [
+        expanded.select(observation=pl.col(name)).group_by("observation").agg(count=pl.len().cast(pl.Int64))
+        .with_columns(template=pl.lit(i, pl.Int16)) for i, name in enumerate(expanded.columns)
+    ]  # fmt: skip
+    vocabulary = (
+        pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
+        .filter(pl.col("count") >= min_count)
+        .sort("template", "count", "observation", descending=[False, True, False])
+    )  # fmt: skip
+    if vocabulary.is_empty():
+        raise EspalierError(f"no observation occurs {min_count} times: lower template.min_count")
+    return vocabulary
+
+
+def look_up(expanded: pl.DataFrame, vocabulary: pl.DataFrame) -> pl.DataFrame:
+    """Ids of the observations, -1 for what the locked vocabulary does not hold."""
+    ids = vocabulary.select("observation").with_row_index("id").with_columns(pl.col("id").cast(pl.Int32))
+    columns = []
+    for name in expanded.columns:
+        found = expanded.select(observation=pl.col(name)).join(ids, on="observation", how="left", maintain_order="left")
+        columns.append(found["id"].fill_null(-1).alias(name))
+    return pl.DataFrame(columns)
+
+
+def label_ids(tokens: pl.DataFrame, labels: list[str]) -> pl.Series:
+    """Ids of the labels, -1 for unknown ones and for unlabelled data."""
+    if "label" not in tokens.columns:
+        return pl.Series("label", np.full(len(tokens), -1, np.int32))
+    return tokens["label"].replace_strict(labels, range(len(labels)), default=-1, return_dtype=pl.Int32)
+
+
+def features(tokens: pl.DataFrame, templates: list[Template], vocabulary: pl.DataFrame, labels: list[str]):
+    """The feature table of a split: sequence, label, t00, t01, …"""
+    ids = look_up(expand(tokens, templates), vocabulary)
+    return pl.DataFrame([tokens["sequence"], label_ids(tokens, labels)]).hstack(ids)
+
+
+def data_version(root: Path) -> str:
+    """Sixteen hex digits that change with any token table."""
+    digest = hashlib.sha256()
+    for split in store.SPLITS:
+        digest.update(store.file_hash(root / store.TOKENS.format(split)).encode())
+    return digest.hexdigest()[:16]
+
+
+def main(root: Path, params: Params, progress: Progress) -> dict:
+    progress.begin(len(store.SPLITS) + 1, "part")
+    templates = parse(params.template.lines)
+    train, info = store.read_tokens(root, "train")
+    check_columns(templates, len(input_columns(train)))
+    vocabulary = grow_vocabulary(expand(train, templates), params.template.min_count)
+    labels = sorted(train["label"].unique().to_list())
+    progress.step(note=f"{len(vocabulary):,} observations")
+    splits = {}
+    for split in store.SPLITS:
+        tokens = store.read_tokens(root, split)[0]
+        table = features(tokens, templates, vocabulary, labels)
+        shards = store.write_shards(root, split, table, params.template.shard_tokens)
+        splits[split] = {"sequences": tokens["sequence"].n_unique(), "tokens": len(tokens), "shards": shards}
+        progress.step(note=split)
+    store.write_arrow(root / store.VOCABULARY, vocabulary.select("observation", "template", "count"))
+    manifest = {
+        "templates": [t.line for t in templates], "kinds": [t.kind for t in templates], "labels": labels,
+        "nouns": info["nouns"], "observations": len(vocabulary), "splits": splits,
+        "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
+    }  # fmt: skip
+    store.write_json(root / store.MANIFEST, manifest)
+    progress.end(f"{len(templates)} templates, {len(vocabulary):,} observations, {len(labels)} labels")
+    return {"templates": len(templates), "observations": len(vocabulary), "labels": len(labels)}

@@ -1,0 +1,131 @@
+"""Train: features and weights become a model, by the engine's kernels."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from engine import decode, threads
+from engine.cache import source_hash
+from engine.chain_objective import ChainObjective
+from engine.data import Dataset
+from engine.errors import EspalierError
+from engine.layout import Layout, dense_layout, seen_layout
+from engine.measures import token_error
+from engine.model import Model
+from engine.monitor import STOP_REASONS, Result
+from engine.penalty import ElasticNet
+from engine.solvers import minimise
+from tasks import store
+from tasks.params import Params, Train
+from tasks.progress import Progress
+
+
+def make_layout(dataset: Dataset, n_labels: int, kinds: np.ndarray, options: Train) -> Layout:
+    if options.pairs == "seen":
+        return seen_layout(dataset, n_labels, kinds, options.start)
+    return dense_layout(n_labels, kinds, options.start)
+
+
+def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
+    """Weights of an earlier model where the new layout has them, zero elsewhere."""
+    if path is None:
+        return None
+    model = Model.load(path)
+    known = {text: i for i, text in enumerate(observations)}
+    label_of = {text: i for i, text in enumerate(labels)}
+    family, observation, previous, label = model.layout.slots()
+    ids = np.array([known.get(text, -1) for text in model.observations] or [-1], np.int64)
+    codes = np.array([label_of.get(text, -1) for text in model.labels] + [-1], np.int64)
+    new, before, here = ids[observation], codes[previous], codes[label]
+    keep = (new >= 0) & (here >= 0) & ((family != 2) | (before >= 0))
+    theta = np.zeros(layout.size)
+    for index, name in enumerate(("unigram", "start", "bigram")):
+        mine = keep & (family == index)
+        wanted = before[mine] * layout.n_labels + here[mine] if index == 2 else here[mine]
+        slots = find_slots(layout, name, new[mine], wanted)
+        theta[slots[slots >= 0]] = model.theta[mine][slots >= 0]
+    return theta
+
+
+def find_slots(layout: Layout, name: str, observation: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """The slot of each (observation, code) of a family, -1 where the layout has none."""
+    ptr, codes, full = layout.family(name)
+    if len(codes) == 0:
+        present = ptr[observation + 1] > ptr[observation]
+        return np.where(present, ptr[observation] + code, -1)
+    owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
+    keys = owner * full + codes
+    wanted = observation * full + code
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[found] == wanted, ptr[0] + found, -1)
+
+
+class Watcher:
+    """Completes the records of a solver: development error into the trace, time into a list of its own."""
+
+    def __init__(self, dev: Dataset, layout: Layout, options: Train, progress: Progress):
+        self.dev, self.layout, self.options, self.progress = dev, layout, options, progress
+        self.seconds: list[float] = []
+        self.begin = time.perf_counter()
+
+    def __call__(self, record: dict, theta: np.ndarray) -> None:
+        self.seconds.append(time.perf_counter() - self.begin)
+        record["dev_token_error"] = None
+        if len(self.dev.labels):
+            predicted = decode.viterbi(self.dev, self.layout, theta, self.options.sparse)
+            record["dev_token_error"] = token_error(self.dev.labels, predicted)
+        if record["iteration"]:
+            self.progress.step(note=self._note(record))
+
+    def _note(self, record: dict) -> str:
+        active = sum(record[f"active_{name}"] for name in ("unigram", "start", "bigram"))
+        dev = record["dev_token_error"]
+        error = "" if dev is None else f", dev error {dev:.2%}"
+        return f"objective {record['objective']:,.0f}, {active:,} active{error}"
+
+
+def fit(dataset: Dataset, dev: Dataset, layout: Layout, theta0, options: Train, progress: Progress):
+    """The result of the solver, and the seconds at which each iteration ended."""
+    watcher = Watcher(dev, layout, options, progress)
+    result = minimise(
+        options.solver, ChainObjective(dataset, layout, options.sparse), ElasticNet(options.rho1, options.rho2),
+        theta0, options.max_iterations, options.tolerance, on_iteration=watcher,
+    )  # fmt: skip
+    return result, watcher.seconds
+
+
+def description(result: Result, layout: Layout, manifest: dict, options: Train) -> dict:
+    """What the model file says of itself."""
+    return {
+        "solver": options.solver, "penalty": {"rho1": options.rho1, "rho2": options.rho2}, "pairs": options.pairs,
+        "start": options.start, "stop_reason": result.stop_reason, "iterations": result.iterations,
+        "objective": result.objective, "features": layout.size, "nouns": manifest["nouns"],
+        "kinds": manifest["kinds"], "data_version": manifest["data_version"], "code_version": source_hash(),
+        "train_sequences": manifest["splits"]["train"]["sequences"],
+        "train_tokens": manifest["splits"]["train"]["tokens"],
+    }  # fmt: skip
+
+
+def main(root: Path, params: Params, progress: Progress) -> dict:
+    options, manifest = params.train, store.read_manifest(root)
+    threads.set_threads(options.threads)
+    progress.begin(options.max_iterations, "iteration")
+    weights = store.read_weights(root)
+    dataset = store.read_dataset(root, "train", manifest, weights)
+    dev = store.read_dataset(root, "dev", manifest)
+    observations = store.read_vocabulary(root)["observation"].to_list()
+    if len(observations) != manifest["observations"]:
+        raise EspalierError(f"{root / store.VOCABULARY} does not belong to the manifest; run `espalier stage template`")
+    layout = make_layout(dataset, len(manifest["labels"]), store.observation_kinds(observations), options)
+    initial = starting_point(root / options.initial if options.initial else None, layout, observations, manifest["labels"])
+    result, seconds = fit(dataset, dev, layout, initial, options, progress)
+    info = description(result, layout, manifest, options)
+    model = Model.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)
+    model.save(root / store.CANDIDATE)
+    store.write_jsonl(root / store.TRACE, result.trace)
+    timing = [{"iteration": r["iteration"], "seconds": s} for r, s in zip(result.trace, seconds, strict=True)]
+    store.write_jsonl(root / store.TIMING, timing)
+    progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {STOP_REASONS[result.stop_reason]}")
+    return {"objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
+            "features": layout.size, "stop_reason": result.stop_reason}  # fmt: skip

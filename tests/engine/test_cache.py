@@ -1,0 +1,128 @@
+"""The compile cache: named after the sources, moved when a place is read-only, harmless when there is none."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from engine import cache
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def places(monkeypatch, tmp_path):
+    """All candidates below tmp_path, so that no test touches the real cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "chosen"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path
+
+
+def make_read_only(folder):
+    """A path below a regular file: nobody can write there, root included."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("not a folder")
+
+
+def test_the_hash_follows_every_source(tmp_path):
+    shutil.copytree(cache.ENGINE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    copy = tmp_path / "copy"
+    before = cache.source_hash(copy)
+    assert before == cache.source_hash(cache.ENGINE) == cache.source_hash()
+    for path in sorted(copy.rglob("*.py")):
+        text = path.read_text()
+        path.write_text(text + "\n")
+        assert cache.source_hash(copy) != before, f"{path.name} is not part of the hash"
+        path.write_text(text)
+    assert cache.source_hash(copy) == before
+
+
+def test_the_hash_follows_names_and_boundaries(tmp_path):
+    def hash_of(**files):
+        folder = tmp_path / "-".join(files)
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / f"{name}.py").write_text(text)
+        return cache.source_hash(folder)
+
+    assert len({hash_of(a="1", b="2"), hash_of(a="2", c="1"), hash_of(a2="12"), hash_of(d="1", e="2")}) == 4
+
+
+def test_the_directory_is_named_after_the_hash(places):
+    found = cache.cache_directory()
+    assert found.parent == places / "chosen"
+    assert cache.source_hash() in found.name
+
+
+def test_other_sources_have_another_directory(places, monkeypatch):
+    before = cache.cache_directory()
+    monkeypatch.setattr(cache, "source_hash", lambda folder=None: "0123456789abcdef")
+    assert cache.cache_directory() != before
+
+
+def test_read_only_places_are_passed_over_one_after_the_other(places):
+    for folder in ("chosen", "environment", "user"):
+        found = cache.cache_directory()
+        assert found is not None and found.is_relative_to(places / folder), folder
+        shutil.rmtree(places / folder)
+        make_read_only(places / folder)
+    assert cache.cache_directory().is_relative_to(places / "temporary")
+
+
+def test_no_writable_place_is_no_error(places):
+    shutil.rmtree(places / "temporary")
+    for folder in ("chosen", "environment", "user", "temporary"):
+        make_read_only(places / folder)
+    assert cache.cache_directory() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_not_trusted(places):
+    """Cached kernels are machine code and pickles: who owns the shared temporary folder could run code as us."""
+    for folder in ("chosen", "environment", "user"):
+        make_read_only(places / folder)
+    planted = cache.cache_directory()
+    for folder in (planted, planted.parent):
+        os.chown(folder, 12345, 12345)
+        folder.chmod(0o777)
+    found = cache.cache_directory()
+    assert found is None or not found.is_relative_to(planted.parent)
+
+
+SOLVE = """
+import numpy as np
+from engine.chain_objective import ChainObjective
+from engine.data import make_dataset
+from engine.layout import dense_layout
+layout = dense_layout(2, [3])
+print(ChainObjective(make_dataset([[0], [0]], [0, 1], [0, 2]), layout).value(np.zeros(layout.size)).hex())
+"""
+
+
+def test_the_engine_works_without_any_cache(tmp_path):
+    """All places read-only, in a process of its own: kernels compile in memory and the answer is the same."""
+    for folder in ("chosen", "user", "tmp"):
+        make_read_only(tmp_path / folder)
+    code = f"import sys, tempfile; sys.prefix = {str(tmp_path / 'user')!r}; tempfile.tempdir = {str(tmp_path / 'tmp')!r}"
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "chosen"), "XDG_CACHE_HOME": str(tmp_path / "user")}
+    done = subprocess.run([sys.executable, "-c", code + SOLVE], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float.fromhex(done.stdout.strip()) == pytest.approx(2 * 0.6931471805599453)
+
+
+def test_a_second_process_finds_the_compiled_kernels(tmp_path):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    listing = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", SOLVE], cwd=ROOT, env=env, check=True, capture_output=True)
+        listing.append({p.relative_to(tmp_path): p.stat().st_mtime_ns for p in tmp_path.rglob("*.nbc")})
+    assert listing[0], "nothing was cached"
+    assert all(cache.source_hash() in str(path) for path in listing[0])
+    assert listing[0] == listing[1], "the second process compiled again"

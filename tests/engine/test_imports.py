@@ -1,0 +1,113 @@
+"""Imports go one way, flows -> tasks -> engine, and importing the engine costs nothing."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PLATFORM = {"prefect", "prefect_dask", "dvc"}
+FORBIDDEN = {
+    "engine": PLATFORM | {"polars", "flows", "tasks", "yaml", "rich"},
+    "tasks": PLATFORM | {"flows"},
+}
+
+
+def imported_modules(source):
+    """Top-level names of everything a module imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                found.add(node.args[0].value.split(".")[0])
+    return found
+
+
+def modules(package):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def test_a_package_imports_only_downwards(package):
+    if package == "engine":
+        assert modules(package), "no module found: the test looks in the wrong place"
+    offences = {
+        str(path.relative_to(ROOT)): sorted(imported_modules(path.read_text()) & FORBIDDEN[package])
+        for path in modules(package)
+        if imported_modules(path.read_text()) & FORBIDDEN[package]
+    }
+    assert not offences
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import polars",
+        "import polars as pl",
+        "from polars.io import x",
+        "def f():\n    import polars.io",
+        "import importlib\nimportlib.import_module('polars')",
+        "__import__('polars')",
+    ],
+)
+def test_the_check_sees_every_way_of_importing(source):
+    assert "polars" in imported_modules(source)
+
+
+def run_python(code, *flags, env=None):
+    done = subprocess.run([sys.executable, *flags, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_engine_loads_no_platform_and_no_kernel():
+    loaded = json.loads(run_python("import engine, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    assert "engine" in loaded
+    heavy = {"polars", "prefect", "dvc", "numba", "llvmlite", "dask"}
+    assert not heavy & {name.split(".")[0] for name in loaded}
+
+
+COUNT_COMPILATIONS = """
+import json, sys
+from numba.core import event
+class Counter(event.Listener):
+    started = 0
+    def on_start(self, e): Counter.started += 1
+    def on_end(self, e): pass
+event.register("numba:compile", Counter())
+import importlib, pkgutil, engine
+names = [m.name for m in pkgutil.walk_packages(engine.__path__, "engine.")]
+for name in names:
+    importlib.import_module(name)
+import numba
+at_import = Counter.started
+numba.njit(lambda x: x + 1)(1)
+print(json.dumps({"names": names, "at_import": at_import, "after_one_kernel": Counter.started,
+                  "polars": "polars" in sys.modules, "prefect": "prefect" in sys.modules}))
+"""
+
+
+def test_importing_every_module_compiles_nothing(tmp_path):
+    """The listener is shown to hear a compilation, so silence means that there was none."""
+    found = json.loads(run_python(COUNT_COMPILATIONS))
+    assert "engine.chain_objective" in found["names"]
+    assert found["at_import"] == 0
+    assert found["after_one_kernel"] > 0
+    assert not found["polars"] and not found["prefect"]
+
+
+def test_every_public_name_arrives():
+    import engine
+
+    for name in engine.__all__:
+        assert getattr(engine, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'; it has"):
+        engine.Nonsense  # noqa: B018
