@@ -177,3 +177,21 @@ def _step_sparse(best, code, score, active, following, back):
                 value, label = total, i
         following[y], back[y] = value, label
         k = end
+
+
+def score_arrays(dataset: Dataset, layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All scores written out: of positions [T, Y] and of pairs [T, Y, Y] (zero at first positions); small data only."""
+    sets = _sets(dataset, layout)
+    here = np.zeros((len(dataset.labels), layout.n_labels))
+    between = np.zeros((len(dataset.labels), layout.n_labels**2))
+    _write_out(theta, layout, dataset.observations, dataset.offsets, sets, here, between)
+    return here, between.reshape(-1, layout.n_labels, layout.n_labels)
+
+
+@kernel
+def _write_out(theta, layout, observations, offsets, sets, here, between):
+    for n in range(len(offsets) - 1):
+        for t in range(offsets[n], offsets[n + 1]):
+            position_scores(theta, layout, observations, t, t == offsets[n], here[t])
+            if t > offsets[n]:
+                pair_scores(theta, layout, sets, sets.of_position[t], between[t])

@@ -96,11 +96,13 @@ def value_scale(values: Sequence[float], start: float, end: float) -> tuple[Scal
 # Pieces ---------------------------------------------------------------------------------------------
 
 
-def drawing(key: str, title: str, description: str, width: float, height: float, *parts: Any) -> Html:
-    """The svg element with the words that a screen reader says for it."""
+def drawing(
+    key: str, title: str, description: str, width: float, height: float, *parts: Any, fixed: bool = False
+) -> Html:
+    """The svg element with the words that a screen reader says for it; a fixed one is not drawn larger."""
     names = tag("title", title, id=f"{key}-t"), tag("desc", description, id=f"{key}-d")
-    box = f"0 0 {width:g} {height:g}"
-    return tag("svg", *names, *parts, viewBox=box, role="img", aria_labelledby=f"{key}-t {key}-d")
+    size = {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}" if fixed else None}
+    return tag("svg", *names, *parts, **size, role="img", aria_labelledby=f"{key}-t {key}-d")
 
 
 def text(
@@ -235,7 +237,7 @@ def heat_map(
     across = text(column_name, edge + side / 2, 12, "axis-name")
     down = text(row_name, 12, edge + side / 2, "axis-name", turn=-90)
     told = f"Rows: {row_name}, columns: {column_name}. The largest count off the diagonal is {number(most)}."
-    return drawing(key, title, told, size, size, across, down, *names, *cells)
+    return drawing(key, title, told, size, size, across, down, *names, *cells, fixed=True)
 
 
 def _names(label: str, edge: float, middle: float) -> Html:

@@ -69,6 +69,12 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         store.write_tokens(root, name, parts[name], corpus.info())
         progress.step(note=name)
     counts = {name: parts[name]["sequence"].n_unique() for name in store.SPLITS}
-    nouns = corpus.nouns
-    progress.end(", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {nouns['sequence']}s")
+    progress.end(summary(counts, corpus, params.ingest.limit))
     return counts | {"tokens": sum(len(part) for part in parts.values())} | corpus.notes
+
+
+def summary(counts: dict[str, int], corpus: Corpus, limit: int | None) -> str:
+    """One line for people: sizes, and what a limit left out."""
+    text = ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {corpus.nouns['sequence']}s"
+    available = corpus.parts["train"]["sequence"].n_unique()
+    return text + (f" ({limit:,} of {available:,}, ingest.limit)" if limit is not None and limit < available else "")

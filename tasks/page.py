@@ -216,12 +216,13 @@ def page(
 ) -> str:
     """The whole document; same arguments, same bytes.
 
-    The title is text; what ends in `_html` is markup, as `section` and `tag` make it. `contents` are pairs of
-    section id and name for the list of contents.
+    The title is text; what ends in `_html` is markup, as `section` and `tag` make it. Without a header the
+    title is the heading. `contents` are pairs of section id and name for the list of contents.
     """
+    header = Html(header_html) or tag("h1", title)
     parts = (
         tag("a", "Skip to the content", href="#main", class_="skip"),
-        tag("header", Html(header_html), class_="top"),
+        tag("header", header, class_="top"),
         tag("div", _contents(contents), tag("main", Html(body_html), id="main"), class_="columns"),
         tag("footer", Html(footer_html)),
         tag("script", Html(asset("page.js"))),
@@ -240,7 +241,7 @@ def _contents(entries: Sequence[tuple[str, str]]) -> Html:
 
 
 def _head(title: str) -> Html:
-    """The policy lets nothing in from outside and allows no style or script but ours, whatever the data say."""
+    """The policy lets nothing in from outside and runs no style or script but ours, whatever the data say."""
     ours = f"style-src {_digest('page.css')}; script-src {_digest('page.js')}; img-src data:"
     policy = f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
     return tag(

@@ -148,7 +148,7 @@ def header(title: str, inputs: Inputs, nouns: Nouns) -> Html:
     """What was trained, on what, and how it ended."""
     m, meta = inputs.metrics, inputs.metadata
     sizes = [count(m.get(f"{split}_sequences") or 0, nouns.sequence) for split in ("train", "test")]
-    what = f"A sparse conditional random field, trained on {sizes[0]} and tested on {sizes[1]} it had not seen."
+    what = f"A sparse conditional random field, trained on {sizes[0]}, tested on {sizes[1]} it had not seen."
     end = stop_words(m.get("stop_reason") or meta.get("stop_reason"), m.get("iterations"))
     told = (
         ("Solver", SOLVERS.get(meta.get("solver"), meta.get("solver") or MISSING)),
@@ -180,7 +180,7 @@ def version(value: Any) -> Html:
 def results(m: Metrics, nouns: Nouns) -> Html:
     """The headline numbers."""
     always = (*error_cards(m, nouns), loss_card(m, nouns), active_card(m), size_card(m, nouns))
-    return cards([*always, *quality_cards(m)])
+    return cards([*always, *quality_cards(m, nouns)])
 
 
 def error_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
@@ -196,7 +196,9 @@ def loss_card(m: Metrics, nouns: Nouns) -> Html:
     if missing(loss):
         return card("Log-loss", MISSING)
     mean = f"the right {nouns.label} got {percent(math.exp(-loss), 0)} in geometric mean"
-    return card("Log-loss", number(loss), f"nats per {nouns.token}", mean)
+    unknown = m.get("sequences_with_unknown_labels")
+    left_out = f"{count(unknown, nouns.sequence)} with labels new to the model left out" if unknown else None
+    return card("Log-loss", number(loss), f"nats per {nouns.token}", mean, left_out)
 
 
 def active_card(m: Metrics) -> Html:
@@ -214,16 +216,18 @@ def size_card(m: Metrics, nouns: Nouns) -> Html:
     return card("Training size", number(m.get("train_sequences")), size, choice)
 
 
-def quality_cards(m: Metrics) -> Iterator[Html]:
+def quality_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
     """What only some runs have: F1 of chunks, and what is lost against the truth or a reference."""
     if m.get("f1") is not None:
         notes = (f"precision {percent(m.get('precision'))}", f"recall {percent(m.get('recall'))}")
         yield card("F1 of chunks", percent(m["f1"]), *notes)
-    above = "above the best possible or the reference"
     if m.get("excess_log_loss") is not None:
-        yield card("Excess log-loss", number(m["excess_log_loss"]), f"nats {above}")
+        above = f"nats per {nouns.token} above the reference"
+        yield card("Excess log-loss", number(m["excess_log_loss"]), above)
     if m.get("excess_risk") is not None:
-        yield card("Excess risk", number(m["excess_risk"]), above)
+        least = None if m.get("bayes_error") is None else f"Bayes error {percent(m['bayes_error'])}"
+        above = f"nats per {nouns.sequence} above the best possible"
+        yield card("Excess risk", number(m["excess_risk"]), above, least)
 
 
 # Learning curve -------------------------------------------------------------------------------------
@@ -324,12 +328,12 @@ def heat_figure(key: str, counts: Counter, errors: Counter, nouns: Nouns) -> Htm
     labels = neighbours(most_confused(errors, HEAT_LABELS[key]), errors)
     inside = sum(n for (gold, said), n in errors.items() if gold in labels and said in labels)
     note = (
-        f"the {len(labels)} labels with most errors, {percent(inside / errors.total(), 0)} of all errors; "
+        f"the {len(labels)} {plural(nouns.label)} with most errors, {percent(inside / errors.total(), 0)} of all errors; "
         "a stronger colour is more often, right answers are grey"
     )
     names = f"right {nouns.label}", f"predicted {nouns.label}"
-    drawn = charts.heat_map(f"heat-{key}", "Confusion of labels", labels, counts, *names)
-    return figure("Most confused labels", drawn, note)
+    drawn = charts.heat_map(f"heat-{key}", f"Confusion of {plural(nouns.label)}", labels, counts, *names)
+    return figure(f"Most confused {plural(nouns.label)}", drawn, note)
 
 
 def most_confused(errors: Counter, size: int) -> list[str]:
@@ -357,7 +361,7 @@ def confusion_table(sequences: list[Tagged], counts: Counter, errors: Counter, n
         golds[gold] += n
     rows = [
         (code(gold), code(said), number(n), percent(n / errors.total()), percent(n / golds[gold]),
-         join(seen[gold, said], ", "))
+         seen[gold, said])
         for (gold, said), n in ((pair, errors[pair]) for pair in top)
     ]  # fmt: skip
     headings = ("Right", "Predicted", "Count", "Of all errors", f"Of this {nouns.label}", "Seen in")
@@ -365,7 +369,7 @@ def confusion_table(sequences: list[Tagged], counts: Counter, errors: Counter, n
     return table(caption, headings, rows, numeric=(2, 3, 4), class_="confused")
 
 
-def examples(sequences: list[Tagged], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[Html]]:
+def examples(sequences: list[Tagged], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Html]:
     """Up to three different sequences for each confusion, with the place marked."""
     found: dict[tuple[str, str], list[Html]] = {pair: [] for pair in pairs}
     glue = "" if all(len(token) == 1 for s in sequences for token in s.tokens) else " "
@@ -376,7 +380,7 @@ def examples(sequences: list[Tagged], pairs: Iterable[tuple[str, str]]) -> dict[
                 continue
             if (text := spelled(s.tokens, t, glue)) not in shown:
                 shown.append(text)
-    return found
+    return {pair: join(shown, "" if glue else ", ") for pair, shown in found.items()}
 
 
 def spelled(tokens: list[str], at: int, glue: str) -> Html:
@@ -384,7 +388,7 @@ def spelled(tokens: list[str], at: int, glue: str) -> Html:
     low, high = (max(0, at - CONTEXT), at + CONTEXT + 1) if glue else (0, len(tokens))
     parts = [tag("mark", token) if t == at else token for t, token in enumerate(tokens[low:high], low)]
     before, behind = "… " if low else "", " …" if high < len(tokens) else ""
-    return tag("span", before, join(parts, glue), behind, class_="sample")
+    return tag("span", before, join(parts, glue), behind, class_="sample apart" if glue else "sample")
 
 
 def code(text: str) -> Html:
@@ -401,10 +405,10 @@ def calibration(bins: list[dict[str, Any]], m: Metrics, nouns: Nouns) -> Html:
         return message("There is no confidence to check: the test data are empty.")
     unit = plural(nouns.token)
     note = f"dots on the dashed line are honest; the bars count the {unit} of each bin"
-    drawn = figure("Reliability", charts.reliability("reliability", "Reliability diagram", filled, unit), note)
+    diagram = charts.reliability("reliability", "Reliability diagram", filled, unit)
     beside = tag("div", calibration_words(filled, m), bin_table(filled, unit))
     opening = lead("When the model states a confidence, how often is it right?")
-    return join([opening, tag("div", drawn, beside, class_="split")])
+    return join([opening, tag("div", figure("Reliability", diagram, note), beside, class_="split")])
 
 
 def calibration_words(bins: list[dict[str, Any]], m: Metrics) -> Html:
@@ -437,8 +441,8 @@ def mistakes(sequences: list[Tagged], nouns: Nouns, limit: int) -> Html | None:
         return message(f"No {nouns.sequence} has a mistake.")
     opening = lead(
         f"The {count(len(worst), nouns.sequence)} in which the right {nouns.label} was thought least likely: "
-        f"blind spots of the model, or errors in the data. Under each {nouns.token} stands its {nouns.label}, "
-        "in a coloured box the predicted one below it in bold."
+        f"blind spots of the model, or errors in the data. Under each {nouns.token} stands its "
+        f"{nouns.label}; in a coloured box the predicted one stands below it in bold."
     )
     return join([opening, tag("ol", *(mistake(s, nouns) for s in worst), class_="mistakes")])
 
@@ -466,14 +470,17 @@ def mistake(s: Tagged, nouns: Nouns) -> Html:
 def gloss(s: Tagged, t: int) -> Html:
     """A token over its right label; where that was missed, the predicted one below."""
     missed = s.gold[t] != s.said[t]
-    rows = tag("b", s.tokens[t]), tag("i", s.gold[t]), tag("del", s.said[t], title="predicted") if missed else ""
+    said = tag("del", s.said[t], title="predicted") if missed else ""
+    rows = tag("b", s.tokens[t]), tag("i", s.gold[t]), said
     return tag("span", *rows, class_="gloss wrong" if missed else "gloss")
 
 
 def odds(probability: float) -> str:
     """`4.2%`, or `1 in 1,700,000` where a percentage would be all zeros."""
-    if probability >= 0.01 or probability <= 0:
+    if probability >= 0.01:
         return percent(probability)
+    if probability < 1e-9:
+        return "less than 1\u00a0in a billion" if probability > 0 else "no chance"
     return f"1\u00a0in\u00a0{number(int(float(f'{1 / probability:.2g}')))}"
 
 
@@ -486,11 +493,11 @@ def chunks(m: Metrics) -> Html | None:
         return None
     types = sorted(m["chunks"].items(), key=lambda item: (-item[1]["gold"], item[0]))
     rows = [
-        (code(name), *(percent(c[key]) for key in ("precision", "recall", "f1")), charts.bars([("a", c["f1"])], 1),
-         *(number(c[key]) for key in ("gold", "predicted", "correct")))
+        (code(name), *(percent(c[key]) for key in ("precision", "recall", "f1")),
+         charts.bars([("a", c["f1"])], 1), *(number(c[key]) for key in ("gold", "predicted", "correct")))
         for name, c in types
     ]  # fmt: skip
-    headings = ("Type", "Precision", "Recall", "F1", "", "Right", "Predicted", "Both")
+    headings = ("Type", "Precision", "Recall", "F1", "", "Gold", "Predicted", "Correct")
     shown = table("Precision, recall and F1 for each type", headings, rows, (1, 2, 3, 5, 6, 7), "chunks")
     return join([lead("A chunk counts as correct when its type and both its ends are right."), shown])
 
@@ -614,7 +621,7 @@ def weights(model: pa.Table, phrases: Phrases, nouns: Nouns, limit: int) -> Html
 
 
 def strongest(rows: list[dict[str, Any]], sign: int, limit: int) -> list[tuple[dict[str, Any], bool]]:
-    """Weights of one sign by size: the first `limit` (True), and for the filter a few of each label (False)."""
+    """Weights of one sign by size: the first `limit` (True), for the filter some of each label (False)."""
     mine = [row for row in rows if sign * row["weight"] > 0]
     mine.sort(key=lambda r: (-abs(r["weight"]), r["observation"], r["previous"] or "", r["label"]))
     quota = min(WEIGHTS_PER_LABEL, max(1, WEIGHTS_IN_PAGE // max(1, len({r["label"] for r in mine}))))
@@ -711,7 +718,8 @@ def parameters(sections: dict[str, dict[str, Any]]) -> Html:
     """All that can have shaped the model and this page, section by section."""
     blocks = []
     for name, values in sections.items():
-        shown = [(key, plain(value)) for key, value in values.items() if not NOT_SHOWN & {name, f"{name}.{key}"}]
+        kept = ((key, value) for key, value in values.items() if not NOT_SHOWN & {name, f"{name}.{key}"})
+        shown = [(key, plain(value)) for key, value in kept]
         if shown:
             blocks.append(tag("div", tag("h4", name), facts(shown, "parameters")))
     return tag("div", *blocks, class_="sections") if blocks else message("No parameters were recorded.")

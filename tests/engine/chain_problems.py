@@ -72,14 +72,15 @@ def random_theta(size, seed, density=1.0, scale=1.5):
 
 @st.composite
 def problems(draw, max_labels=4, max_length=5):
+    """Mostly real lattices: hypothesis likes the smallest choice, so the telling choices come first."""
     return random_problem(
         seed=draw(st.integers(0, 2**31)),
-        n_labels=draw(st.integers(1, max_labels)),
-        n_observations=draw(st.integers(1, 4)),
-        n_columns=draw(st.integers(1, 3)),
+        n_labels=draw(st.sampled_from([y for y in (3, 2, 4, 1) if y <= max_labels])),
+        n_observations=draw(st.sampled_from([3, 2, 4, 1])),
+        n_columns=draw(st.sampled_from([2, 1, 3])),
         lengths=draw(st.lists(st.integers(1, max_length), min_size=1, max_size=3)),
         start=draw(st.booleans()),
-        none=draw(st.sampled_from([0.0, 0.2, 0.9])),
+        none=draw(st.sampled_from([0.2, 0.0, 0.9])),
     )
 
 
@@ -87,5 +88,5 @@ def problems(draw, max_labels=4, max_length=5):
 def lattices(draw, scale=1.5):
     """A packed problem and a theta, sparse or dense, for it."""
     packed = pack(draw(problems()), draw(st.sampled_from(["dense", "seen"])))
-    density = draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    density = draw(st.sampled_from([0.5, 1.0, 0.1, 0.0]))
     return packed, random_theta(packed.layout.size, draw(st.integers(0, 2**31)), density, scale)

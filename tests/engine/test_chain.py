@@ -1,5 +1,6 @@
 """Log partition, marginals, Viterbi, loss and gradient against the enumeration of all label sequences."""
 
+import itertools
 import math
 import threading
 
@@ -26,7 +27,6 @@ STEP = 1e-5
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=120)
 FEWER = settings(deadline=None, derandomize=True, max_examples=40)
-SPARSE = st.sampled_from(["auto", "dense", "sparse"])
 DENSITIES = ("auto", "dense", "sparse")
 
 
@@ -90,16 +90,18 @@ def test_layout_rejects_unknown_kinds_and_no_labels():
 
 
 @EXAMPLES
-@given(lattices(), SPARSE)
+@given(lattices())
 @pytest.mark.nojit
-def test_loss_and_gradient(lattice, sparse):
+def test_loss_and_gradient(lattice):
     packed, theta = lattice
-    objective = ChainObjective(packed.dataset, packed.layout, sparse=sparse)
-    value, gradient = objective.value_and_gradient(theta)
-    assert objective.size == packed.layout.size == len(gradient)
-    assert value == pytest.approx(oracle_loss(packed, theta), abs=ROUNDING)
-    assert objective.value(theta) == pytest.approx(oracle_loss(packed, theta), abs=ROUNDING)
-    np.testing.assert_allclose(gradient, oracle_gradient(packed, theta), rtol=0, atol=ROUNDING)
+    loss, slope = oracle_loss(packed, theta), oracle_gradient(packed, theta)
+    for sparse in DENSITIES:
+        objective = ChainObjective(packed.dataset, packed.layout, sparse=sparse)
+        value, gradient = objective.value_and_gradient(theta)
+        assert objective.size == packed.layout.size == len(gradient)
+        assert value == pytest.approx(loss, abs=ROUNDING), sparse
+        assert objective.value(theta) == pytest.approx(loss, abs=ROUNDING), sparse
+        np.testing.assert_allclose(gradient, slope, rtol=0, atol=ROUNDING, err_msg=sparse)
 
 
 @EXAMPLES
@@ -134,28 +136,30 @@ def test_marginals(lattice):
 
 
 @EXAMPLES
-@given(lattices(), SPARSE)
+@given(lattices())
 @pytest.mark.nojit
-def test_viterbi_finds_a_best_labelling(lattice, sparse):
+def test_viterbi_finds_a_best_labelling(lattice):
     packed, theta = lattice
-    found = decode.viterbi(packed.dataset, packed.layout, theta, sparse=sparse)
-    assert found.dtype == np.int32
-    weights = weights_of(packed.layout, theta)
-    for n, sequence in enumerate(packed.problem.sequences):
-        labels = tuple(found[packed.dataset.offsets[n] : packed.dataset.offsets[n + 1]].tolist())
-        assert labels in chain.best_labellings(sequence, packed.problem.n_labels, weights)[0]
+    assert_best(packed, theta, DENSITIES)
 
 
 @FEWER
-@given(st.integers(0, 10**6), SPARSE)
-def test_viterbi_with_many_exact_ties(seed, sparse):
+@given(st.integers(0, 10**6))
+def test_viterbi_with_many_exact_ties(seed):
     """Weights of -1, 0 and 1 make ties common: any best labelling is right, a mixture of two is not."""
     packed = pack(random_problem(seed, 3, 2, 2, [5, 4, 3]))
     theta = np.random.default_rng(seed).integers(-1, 2, packed.layout.size).astype(np.float64)
-    found = decode.viterbi(packed.dataset, packed.layout, theta, sparse=sparse)
-    for n, sequence in enumerate(packed.problem.sequences):
-        labels = tuple(found[packed.dataset.offsets[n] : packed.dataset.offsets[n + 1]].tolist())
-        assert labels in chain.best_labellings(sequence, 3, weights_of(packed.layout, theta))[0]
+    assert_best(packed, theta, DENSITIES)
+
+
+def assert_best(packed, theta, densities):
+    (problem, dataset, layout), weights = packed, weights_of(packed.layout, theta)
+    best = [chain.best_labellings(x, problem.n_labels, weights)[0] for x in problem.sequences]
+    for sparse in densities:
+        found = decode.viterbi(dataset, layout, theta, sparse=sparse)
+        assert found.dtype == np.int32
+        for n, (lo, hi) in enumerate(itertools.pairwise(dataset.offsets)):
+            assert tuple(found[lo:hi].tolist()) in best[n], sparse
 
 
 @FEWER
@@ -175,7 +179,8 @@ def test_gradient_meets_central_differences(lattice):
 @given(lattices())
 def test_dense_equals_sparse(lattice):
     packed, theta = lattice
-    results = [ChainObjective(packed.dataset, packed.layout, sparse=s).value_and_gradient(theta) for s in DENSITIES]
+    objectives = [ChainObjective(packed.dataset, packed.layout, sparse=sparse) for sparse in DENSITIES]
+    results = [objective.value_and_gradient(theta) for objective in objectives]
     for value, gradient in results[1:]:
         assert value == pytest.approx(results[0][0], abs=ROUNDING)
         np.testing.assert_allclose(gradient, results[0][1], rtol=0, atol=ROUNDING)
@@ -318,26 +323,25 @@ def assert_exact_at_any_size(packed, theta, sparse):
     marginals = decode.marginals(packed.dataset, packed.layout, theta)
     expected = np.concatenate(per_sequence(packed, chain.marginals, weights))
     np.testing.assert_allclose(marginals, expected, rtol=0, atol=LARGE * scale)
-    labels = decode.viterbi(packed.dataset, packed.layout, theta, sparse=sparse)
-    for n, sequence in enumerate(packed.problem.sequences):
-        mine = tuple(labels[packed.dataset.offsets[n] : packed.dataset.offsets[n + 1]].tolist())
-        assert mine in chain.best_labellings(sequence, packed.problem.n_labels, weights)[0]
+    assert_best(packed, theta, [sparse])
 
 
 @EXAMPLES
-@given(problems(max_labels=3, max_length=4), st.sampled_from(["dense", "seen"]), st.integers(0, 10**6), SPARSE)
-def test_weights_of_plus_and_minus_700(problem, layout, seed, sparse):
+@given(problems(max_labels=3, max_length=4), st.sampled_from(["dense", "seen"]), st.integers(0, 10**6))
+def test_weights_of_plus_and_minus_700(problem, layout, seed):
     packed = pack(problem, layout)
     rng = np.random.default_rng(seed)
     theta = 700.0 * rng.choice([-1.0, 0.0, 1.0], packed.layout.size, p=[0.4, 0.2, 0.4])
-    assert_exact_at_any_size(packed, theta, sparse)
+    for sparse in DENSITIES:
+        assert_exact_at_any_size(packed, theta, sparse)
 
 
 @EXAMPLES
-@given(lattices(scale=300.0), SPARSE)
-def test_weights_of_several_hundred(lattice, sparse):
+@given(lattices(scale=300.0))
+def test_weights_of_several_hundred(lattice):
     packed, theta = lattice
-    assert_exact_at_any_size(packed, theta, sparse)
+    for sparse in DENSITIES:
+        assert_exact_at_any_size(packed, theta, sparse)
 
 
 @pytest.mark.parametrize("sparse", DENSITIES)

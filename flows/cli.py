@@ -1,0 +1,268 @@
+"""The command `espalier`. Heavy imports wait until a command needs them."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from engine.errors import EspalierError
+
+STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="espalier",
+        description="Train sparse sequence labellers and keep them trained.",
+        epilog="Parameters are in params.yaml; --set section.key=value changes one for a single run.",
+    )
+    top.add_argument("-C", "--project", type=Path, default=Path("."), metavar="DIR", help="project folder (here)")
+    top.add_argument("--version", action="store_true", help="print the version and leave")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+
+    run = _command(commands, "run", "all stages, then the promotion, as a Prefect flow", params=True)
+    run.add_argument("--direct", action="store_true", help="without Prefect")
+    run.add_argument("--json", action="store_true", help="print the figures of each step as JSON")
+
+    one = _command(commands, "stage", "one stage, as `dvc repro` calls it", params=True)
+    one.add_argument("name", choices=STAGE_NAMES, metavar="NAME", help=", ".join(STAGE_NAMES))
+    one.add_argument("--json", action="store_true", help="print its figures as JSON")
+
+    plan = _command(commands, "plan", "features, bytes and seconds per iteration before training", params=True)
+    plan.add_argument("--json", action="store_true", help="as JSON")
+
+    promote = _command(commands, "promote", "candidate against champion, once more", params=True)
+    promote.add_argument("--force", action="store_true", help="promote even a worse candidate; it is recorded")
+
+    tag = _command(commands, "tag", "label a file of tokens in columns, or standard input")
+    tag.add_argument("file", nargs="?", default="-", metavar="FILE", help="tokens in columns, plain or .gz (- is standard input)")
+    tag.add_argument("--model", type=Path, metavar="MODEL", help="model file (models/champion.model, else the candidate)")
+    tag.add_argument("--words", action="store_true", help="one sequence a line, its characters are the tokens")
+    tag.add_argument("--separator", help="between columns (any run of blanks and tabs)")
+
+    inspect = _command(commands, "inspect", "what a model is and its strongest weights")
+    inspect.add_argument("model", nargs="?", type=Path, metavar="MODEL", help="model file (models/champion.model, else the candidate)")
+    inspect.add_argument("--label", help="only weights of this label")
+    inspect.add_argument("--top", type=int, default=20, metavar="N", help="weights shown (20)")
+    inspect.add_argument("--json", action="store_true", help="as JSON")
+
+    serve = _command(commands, "serve", "serve the retraining flow on a schedule")
+    serve.add_argument("--cron", required=True, metavar="EXPR", help='when to retrain, for example "0 3 * * *"')
+    serve.add_argument("--name", default="scheduled", help="of the deployment (scheduled)")
+
+    dashboard = _command(commands, "dashboard", "a local Prefect server with its page")
+    dashboard.add_argument("--port", type=int, help="port on 127.0.0.1 (4200)")
+    dashboard.add_argument("--open", action="store_true", help="open it in the browser")
+
+    doctor = _command(commands, "doctor", "check the installation and the project")
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+    return top
+
+
+def _command(commands, name: str, help: str, params: bool = False) -> argparse.ArgumentParser:
+    sub = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    if params:
+        sub.add_argument("--params", type=Path, metavar="FILE", help="parameter file (params.yaml of the project)")
+        sub.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
+                         help="change one parameter for this run")  # fmt: skip
+        sub.add_argument("--quiet", action="store_true", help="no progress")
+    return sub
+
+
+def main(arguments: list[str] | None = None) -> int:
+    top = parser()
+    args = top.parse_args(arguments)
+    if args.version:
+        from importlib.metadata import version
+
+        print(version("espalier-crf"))
+        return 0
+    if args.command is None:
+        top.print_help()
+        return 2
+    try:
+        return COMMANDS[args.command](args) or 0
+    except EspalierError as error:
+        print(f"espalier: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("espalier: interrupted; earlier artefacts are as they were", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _project(args):
+    from flows.pipeline import Project
+
+    return Project.open(args.project.resolve(), args.params, args.overrides)
+
+
+def _dump(data) -> None:
+    print(json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True))
+
+
+def run(args) -> None:
+    from flows.terminal import Terminal
+
+    project = _project(args)
+    project.check()
+    terminal = Terminal(args.quiet)
+    try:
+        if args.direct:
+            from flows.pipeline import run_direct
+
+            figures = run_direct(project, terminal.progress_of)
+        else:
+            from flows.retrain import run_flow
+
+            figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of)
+    finally:
+        terminal.close()
+    _dump(figures) if args.json else print(summary(project))
+
+
+def summary(project) -> str:
+    """The last words of a run: quality, size, where the report is."""
+    from tasks import store
+
+    metrics = store.read_json(project.root / store.METRICS)
+    nouns = store.read_manifest(project.root)["nouns"]
+    decision = store.read_jsonl(project.root / store.DECISIONS)[-1]
+    active = sum(metrics[f"active_{family}"] for family in ("unigram", "start", "bigram"))
+    lines = [
+        f"{nouns['label']} error {metrics['token_error']:.2%}, {nouns['sequence']} error {metrics['sequence_error']:.2%}"
+        + (f", F1 {metrics['f1']:.2%}" if "f1" in metrics else ""),
+        f"active features {active:,} of {metrics['features']:,} ({metrics['active_unigram']:,} unigram, "
+        f"{metrics['active_start']:,} start, {metrics['active_bigram']:,} bigram)",
+        ("promoted: " if decision["promoted"] else "refused: ") + decision["reason"],
+        f"report {project.root / store.REPORT}",
+    ]
+    if project.overridden and project.has_dvc:
+        lines.append(
+            "not recorded in DVC, because parameters were changed for this run; "
+            "edit params.yaml or use `dvc exp run -S section.key=value` to keep it"
+        )
+    return "\n".join(lines)
+
+
+def stage(args) -> None:
+    from flows.terminal import Terminal
+
+    project = _project(args)
+    project.check()
+    terminal = Terminal(args.quiet)
+    try:
+        figures = project.run(args.name, terminal.progress_of(args.name))
+    finally:
+        terminal.close()
+    if args.json:
+        _dump(figures)
+
+
+def plan(args) -> None:
+    from tasks import plan as planning
+
+    project = _project(args)
+    figures = planning.main(project.root, project.params)
+    if args.json:
+        _dump(figures)
+        return
+    virtual, needed = figures["virtual_features"], figures["bytes"]
+    print(f"{figures['sequences']:,} sequences, {figures['tokens']:,} positions, {figures['labels']} labels, "
+          f"{figures['observations']:,} observations")  # fmt: skip
+    print(f"features  {virtual['all']:,} possible ({virtual['unigram']:,} unigram, {virtual['start']:,} start, "
+          f"{virtual['bigram']:,} bigram); {figures['features']:,} in the model")  # fmt: skip
+    print("memory    " + f"{needed['all'] / 2**20:,.0f} MiB: "
+          + ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in needed.items() if name != "all"))  # fmt: skip
+    print(f"time      about {figures['seconds_per_iteration']:.2f} s a gradient, "
+          f"{figures['seconds_per_iteration'] * project.params.train.max_iterations:,.0f} s for "
+          f"train.max_iterations = {project.params.train.max_iterations}")  # fmt: skip
+
+
+def promote(args) -> None:
+    from flows.terminal import Terminal
+    from flows.versioning import record
+    from tasks import promote as promotion
+
+    project = _project(args)
+    terminal = Terminal(args.quiet)
+    try:
+        promotion.main(project.root, project.params, terminal.progress_of("promote"), args.force)
+    finally:
+        terminal.close()
+    record(project, "promote")
+
+
+def _model_path(args) -> Path:
+    from tasks import store
+
+    if args.model:
+        return args.model
+    champion, candidate = args.project / store.CHAMPION, args.project / store.CANDIDATE
+    return champion if champion.exists() or not candidate.exists() else candidate
+
+
+def tag(args) -> None:
+    from engine.model import Model
+    from tasks.tagging import tag_columns, tag_words
+
+    model = Model.load(_model_path(args))
+    data = sys.stdin.buffer.read() if args.file == "-" else None
+    name = Path("standard input" if args.file == "-" else args.file)
+    function = tag_words if args.words else tag_columns
+    for line in function(model, data, name, args.separator):
+        sys.stdout.write(line)
+
+
+def inspect(args) -> None:
+    from engine.model import Model
+    from tasks.tagging import strongest
+
+    path = _model_path(args)
+    model = Model.load(path)
+    rows = strongest(model, args.label, args.top)
+    if args.json:
+        _dump({"model": str(path), "info": model.info, "labels": model.labels, "templates": model.templates,
+               "active": len(model.theta), "weights": rows})  # fmt: skip
+        return
+    print(f"{path}: {len(model.theta):,} active weights, {len(model.labels)} labels, {len(model.templates)} templates")
+    for key in sorted(model.info):
+        print(f"  {key:<16} {model.info[key]}")
+    for row in rows:
+        print(f"{row['weight']:+9.4f}  {row['text']}")
+
+
+def serve(args) -> None:
+    from flows import serve as serving
+
+    serving.serve(args.project.resolve(), args.cron, name=args.name)
+
+
+def dashboard(args) -> None:
+    from flows import serve as serving
+
+    serving.dashboard(args.project.resolve(), args.port, args.open)
+
+
+def doctor(args) -> int:
+    from flows.doctor import doctor as examine
+
+    checks = examine(args.project.resolve())
+    if args.json:
+        _dump([dict(zip(("check", "ok", "text", "remedy"), row, strict=True)) for row in checks])
+    else:
+        for check, ok, text, remedy in checks:
+            print(f"{'ok  ' if ok else 'FAIL'}  {check:<22} {text}" + (f"\n      → {remedy}" if remedy and not ok else ""))
+    return 0 if all(row[1] for row in checks) else 1
+
+
+COMMANDS = {
+    "run": run, "stage": stage, "plan": plan, "promote": promote, "tag": tag, "inspect": inspect, "serve": serve,
+    "dashboard": dashboard, "doctor": doctor,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What all drivers share: one stage at a time, in the order of the table, then the promotion."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.errors import EspalierError
+from flows.stages import STAGES, refresh_dvc_yaml, stage
+from tasks import promote
+from tasks.params import Params, load_params
+from tasks.progress import Progress
+
+STEPS = (*(item.name for item in STAGES), "promote")
+
+
+@dataclass
+class Project:
+    """A folder with its parameters; `overridden` when they are not those of its params.yaml."""
+
+    root: Path
+    params: Params
+    overridden: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, root: Path, params_file: Path | None = None, overrides: list[str] = ()) -> "Project":
+        path = params_file or root / "params.yaml"
+        own = path.resolve() == (root / "params.yaml").resolve()
+        return cls(root, load_params(path, list(overrides)), bool(overrides) or not own)
+
+    def check(self) -> None:
+        """What can be known to be wrong before anything is written."""
+        for item in STAGES:
+            for name in item.named:
+                section, key = name.split(".")
+                value = getattr(getattr(self.params, section), key)
+                if value and not (self.root / value).exists():
+                    raise EspalierError(f"{name} is {value!r}: there is no such file in {self.root}")
+
+    def run(self, name: str, progress: Progress) -> dict:
+        """Run one step and return its figures."""
+        begin = time.perf_counter()
+        function = promote.main if name == "promote" else stage(name).main
+        figures = function(self.root, self.params, progress)
+        self.seconds[name] = time.perf_counter() - begin
+        return figures
+
+    def prepare(self) -> bool:
+        """Check, and bring dvc.yaml up to date; True when dvc.yaml was written."""
+        self.check()
+        return not self.overridden and refresh_dvc_yaml(self.root, self.params)
+
+    @property
+    def has_dvc(self) -> bool:
+        return (self.root / ".dvc").is_dir()
+
+
+def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:
+    """All steps without Prefect; each stage is recorded by DVC once it has succeeded."""
+    from flows.versioning import record
+
+    project.prepare()
+    figures = {}
+    for name in STEPS:
+        figures[name] = project.run(name, progress_of(name))
+        record(project, name)
+    return figures

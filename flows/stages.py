@@ -1,0 +1,135 @@
+"""The table of stages, written once: three drivers read it and `dvc.yaml` is made from it.
+
+`python -m flows.stages` writes dvc.yaml. A stage that reads files named in the parameters
+lists them as dependencies, so the text depends on params.yaml too.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import yaml
+
+from tasks import store
+from tasks.params import Params, load_params
+from tasks.progress import Progress
+
+TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
+ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/store.py")  # code that every stage rests on
+
+
+@dataclass(frozen=True)
+class Stage:
+    """name; code it depends on; files it reads and writes; parameter sections; files named by parameters."""
+
+    name: str
+    help: str
+    code: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    params: tuple[str, ...]
+    named: tuple[str, ...] = ()  # parameters that hold a path, or null
+    metrics: tuple[str, ...] = ()
+    plots: tuple[str, ...] = ()
+
+    @property
+    def main(self) -> Callable[[Path, Params, Progress], dict]:
+        return import_module(f"tasks.{self.name}").main
+
+    def inputs(self, params: Params) -> list[str]:
+        """The files it reads under these parameters, code not included."""
+        values = (getattr(getattr(params, section), key) for section, key in (n.split(".") for n in self.named))
+        return [*(value for value in values if value), *self.reads]
+
+
+STAGES = (
+    Stage(
+        "ingest", "parse, validate, align and split the source",
+        ("tasks/ingest.py", "tasks/sources"), (), TOKENS, ("ingest",),
+        named=("ingest.path", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
+    ),
+    Stage(
+        "template", "evaluate the feature templates",
+        ("tasks/template.py", "tasks/templates.py"), TOKENS, ("data/features",), ("template",),
+    ),
+    Stage(
+        "weigh", "cluster the unlabelled pool, weigh the labelled sequences",
+        ("tasks/weigh.py", "tasks/templates.py"), ("data/features", "data/tokens/unlabelled.arrow"),
+        (store.WEIGHTS, store.CLUSTERS), ("weigh",),
+    ),
+    Stage(
+        "train", "minimise the penalised loss",
+        ("tasks/train.py",), ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE), ("train",),
+        named=("train.initial",),
+    ),
+    Stage(
+        "evaluate", "measure the candidate on the test data",
+        ("tasks/evaluate.py", "tasks/tagging.py"),
+        (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow"),
+        (store.PREDICTIONS,), ("evaluate",), named=("evaluate.reference",),
+        metrics=(store.METRICS,),
+        plots=(f"{store.CURVES}/learning.csv", f"{store.CURVES}/calibration.csv", f"{store.CURVES}/confusion.csv"),
+    ),
+    Stage(
+        "report", "write the page",
+        ("tasks/report.py", "tasks/charts.py", "tasks/page.py", "tasks/assets"),
+        (store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST,
+         f"{store.CURVES}/calibration.csv", f"{store.CURVES}/confusion.csv"),
+        (store.REPORT,), tuple(Params().as_dict()),
+    ),
+)  # fmt: skip
+
+PLOTS = {
+    f"{store.CURVES}/learning.csv": {"x": "iteration", "y": "objective", "title": "Objective"},
+    f"{store.CURVES}/calibration.csv": {"x": "confidence", "y": "accuracy", "title": "Calibration"},
+    f"{store.CURVES}/confusion.csv": {"x": "predicted", "y": "label", "template": "counts", "title": "Confusions"},
+}
+
+
+def stage(name: str) -> Stage:
+    return next(s for s in STAGES if s.name == name)
+
+
+def dvc_stage(item: Stage, params: Params, with_code: bool = True) -> dict:
+    """One stage as DVC writes it. `persist` keeps earlier outputs when a stage fails.
+
+    The project's own .venv comes first on the path, so that `.venv/bin/dvc repro` works
+    without activating it.
+    """
+    inputs = item.inputs(params)
+    inputs = [path for path in inputs if not any(path.startswith(f"{other}/") for other in inputs)]
+    entry = {
+        "cmd": f'PATH="$PWD/.venv/bin:$PATH" espalier stage {item.name}',
+        "desc": item.help,
+        "deps": sorted({*inputs, *((*ALWAYS, *item.code) if with_code else ())}),
+        "params": sorted(item.params),
+        "outs": [{path: {"persist": True}} for path in (*item.writes, *item.plots)],
+    }
+    if item.metrics:
+        entry["metrics"] = [{path: {"persist": True}} for path in item.metrics]
+    return entry
+
+
+def dvc_yaml(params: Params, with_code: bool = True) -> str:
+    """The text of dvc.yaml; a project that holds only data depends on no code (`with_code=False`)."""
+    plots = [{path: options} for path, options in PLOTS.items()]
+    data = {"stages": {item.name: dvc_stage(item, params, with_code) for item in STAGES}, "plots": plots}
+    head = "# Made from flows/stages.py by `python -m flows.stages`; do not edit.\n"
+    return head + yaml.safe_dump(data, sort_keys=False, width=110)
+
+
+def refresh_dvc_yaml(root: Path, params: Params) -> bool:
+    """Write dvc.yaml when the table or the named files have changed; True when it was written."""
+    path, text = root / "dvc.yaml", dvc_yaml(params, with_code=(root / "engine").is_dir())
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    store.write_text(path, text)
+    return True
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    changed = refresh_dvc_yaml(folder, load_params(folder / "params.yaml"))
+    print(f"{folder / 'dvc.yaml'}: {'written' if changed else 'up to date'}")

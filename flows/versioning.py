@@ -1,0 +1,42 @@
+"""DVC: record what a run has made, so that `dvc status` is clean and `dvc repro` has nothing to do.
+
+Recording trusts the caller: a step is recorded only after it succeeded.
+"""
+
+import os
+
+from flows.pipeline import Project
+from tasks import store
+
+os.environ.setdefault("DVC_NO_ANALYTICS", "true")
+
+
+def record(project: Project, name: str) -> bool:
+    """`dvc commit` of a stage, `dvc add` of the champion after a promotion; False when nothing was recorded.
+
+    A stage that ran with other parameters than those of params.yaml is not recorded: the
+    lock file would claim what is not so.
+    """
+    if not project.has_dvc:
+        return False
+    if name == "promote":
+        return _add_champion(project)
+    if project.overridden:
+        return False
+    with _repository(project) as repository:
+        repository.commit(name, force=True)
+    return True
+
+
+def _add_champion(project: Project) -> bool:
+    if not (project.root / store.CHAMPION).exists():
+        return False
+    with _repository(project) as repository:
+        repository.add(str(project.root / store.CHAMPION))
+    return True
+
+
+def _repository(project: Project):
+    from dvc.repo import Repo
+
+    return Repo(str(project.root))

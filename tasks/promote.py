@@ -1,0 +1,104 @@
+"""Promote: the candidate against the champion on the same test data, and the decision on record.
+
+Not a stage of DVC: it reads and writes the champion, which would be a cycle.
+"""
+
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from engine import decode
+from engine.errors import EspalierError
+from engine.measures import paired_bootstrap, sequence_errors
+from engine.model import Model
+from tasks import store
+from tasks.page import escape, page, percent
+from tasks.params import Params, Promote
+from tasks.progress import Progress
+from tasks.tagging import renumber
+
+
+def errors_of(root: Path, path: Path, manifest: dict, observations: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Wrong positions of each test sequence under a model, and the lengths."""
+    model = Model.load(path)
+    test = store.read_dataset(root, "test", manifest)
+    data = renumber(test, model, observations, manifest["labels"])
+    predicted = decode.viterbi(data, model.layout, model.theta)
+    gold = np.where(data.labels < 0, -1, data.labels)
+    return sequence_errors(gold, predicted, test.offsets), np.diff(test.offsets)
+
+
+def decide(champion: np.ndarray, challenger: np.ndarray, lengths: np.ndarray, options: Promote) -> dict:
+    """Promoted when the challenger loses at most `margin` at the upper end of the interval."""
+    interval = paired_bootstrap(champion, challenger, lengths, options.level, options.rounds, options.seed)
+    good = interval.high <= options.margin
+    bound = f"{interval.high:+.4%} against a margin of {options.margin:.4%}"
+    reason = (
+        f"not worse than the champion: the upper end of the difference is {bound}"
+        if good
+        else f"may be worse than the champion: the upper end of the difference is {bound}"
+    )
+    return {
+        "promoted": good, "reason": reason, "difference": interval.difference, "low": interval.low,
+        "high": interval.high, "champion_error": float(champion.sum() / lengths.sum()),
+        "challenger_error": float(challenger.sum() / lengths.sum()),
+    }  # fmt: skip
+
+
+def first_decision(challenger: np.ndarray, lengths: np.ndarray) -> dict:
+    return {
+        "promoted": True, "reason": "the first model: there was no champion", "difference": None, "low": None,
+        "high": None, "champion_error": None, "challenger_error": float(challenger.sum() / lengths.sum()),
+    }  # fmt: skip
+
+
+def decision_page(decisions: list[dict]) -> str:
+    """A page with the last decision and all earlier ones."""
+    last = decisions[-1]
+    verdict = "Promoted" if last["promoted"] else "Refused"
+    rows = "".join(_row(d) for d in reversed(decisions))
+    body = (
+        f"<section><h2>{verdict}</h2><p>{escape(last['reason'])}.</p></section>"
+        "<section><h2>All decisions</h2><div class='scroll'><table><thead><tr><th scope='col'>When (UTC)</th>"
+        "<th scope='col'>Decision</th><th scope='col'>Champion</th><th scope='col'>Challenger</th>"
+        "<th scope='col'>Difference (interval)</th><th scope='col'>Model</th><th scope='col'>Why</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+    return page("Champion and challenger", body)
+
+
+def _row(d: dict) -> str:
+    difference = "–" if d["difference"] is None else f"{d['difference']:+.2%} ({d['low']:+.2%} to {d['high']:+.2%})"
+    champion = "–" if d["champion_error"] is None else percent(d["champion_error"])
+    cells = [d["time"], "promoted" if d["promoted"] else "refused", champion, percent(d["challenger_error"]),
+             difference, d["model_sha256"][:12], d["reason"]]  # fmt: skip
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def main(root: Path, params: Params, progress: Progress, force: bool = False) -> dict:
+    progress.begin(3, "step")
+    candidate, champion = root / store.CANDIDATE, root / store.CHAMPION
+    if not candidate.is_file():
+        raise EspalierError(f"{candidate}: there is no candidate to promote; run `espalier run` first")
+    manifest = store.read_manifest(root)
+    observations = store.read_vocabulary(root)["observation"].to_list()
+    challenger, lengths = errors_of(root, candidate, manifest, observations)
+    progress.step(note="challenger")
+    if champion.exists():
+        decision = decide(errors_of(root, champion, manifest, observations)[0], challenger, lengths, params.promote)
+    else:
+        decision = first_decision(challenger, lengths)
+    progress.step(note="champion")
+    if force and not decision["promoted"]:
+        decision |= {"promoted": True, "reason": f"forced, although it {decision['reason']}"}
+    decision |= {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), "forced": force,
+                 "model_sha256": store.file_hash(candidate), "data_version": manifest["data_version"]}  # fmt: skip
+    if decision["promoted"]:
+        with store.replacing(champion) as temporary:
+            shutil.copyfile(candidate, temporary)
+    store.append_jsonl(root / store.DECISIONS, decision)
+    store.write_text(root / store.DECISION, decision_page(store.read_jsonl(root / store.DECISIONS)))
+    progress.end(("promoted: " if decision["promoted"] else "refused: ") + decision["reason"])
+    return decision
