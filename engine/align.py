@@ -49,29 +49,41 @@ def group_code(phonemes, begin, length, n_phonemes):
 
 @kernel
 def _forward(letters, phonemes, n_phonemes, probability, a):
+    """Fills a, each row scaled to a largest value of 1; returns log Z, -inf when there is no path."""
     n, m = len(letters), len(phonemes)
     a[: n + 1, : m + 1] = 0.0
     a[0, 0] = 1.0
+    log_z = 0.0
     for i in range(1, n + 1):
+        top = 0.0
         for j in range(max(0, m - 2 * (n - i)), min(m, 2 * i) + 1):
             for k in range(min(2, j) + 1):
                 if a[i - 1, j - k] > 0.0:
                     group = group_code(phonemes, j - k, k, n_phonemes)
                     a[i, j] += a[i - 1, j - k] * probability[letters[i - 1], group]
-    return a[n, m]
+            top = max(top, a[i, j])
+        if not top > 0.0:
+            return -np.inf
+        a[i, : m + 1] /= top
+        log_z += np.log(top)
+    return log_z + np.log(a[n, m])
 
 
 @kernel
 def _backward(letters, phonemes, n_phonemes, probability, b):
+    """Fills b, each row scaled to a largest value of 1."""
     n, m = len(letters), len(phonemes)
     b[: n + 1, : m + 1] = 0.0
     b[n, m] = 1.0
     for i in range(n - 1, -1, -1):
+        top = 0.0
         for j in range(max(0, m - 2 * (n - i)), min(m, 2 * i) + 1):
             for k in range(min(2, m - j) + 1):
                 if b[i + 1, j + k] > 0.0:
                     group = group_code(phonemes, j, k, n_phonemes)
                     b[i, j] += probability[letters[i], group] * b[i + 1, j + k]
+            top = max(top, b[i, j])
+        b[i, : m + 1] /= top
 
 
 @kernel
@@ -92,19 +104,30 @@ def expected_counts(words, n_phonemes, probability, lo, hi, counts):
     for w in range(lo, hi):
         letters = words.letters[words.letter_ptr[w] : words.letter_ptr[w + 1]]
         phonemes = words.phonemes[words.phoneme_ptr[w] : words.phoneme_ptr[w + 1]]
-        z = _forward(letters, phonemes, n_phonemes, probability, a)
-        if not z > 0.0:
+        log_z = _forward(letters, phonemes, n_phonemes, probability, a)
+        if not log_z > -np.inf:
             continue
         _backward(letters, phonemes, n_phonemes, probability, b)
-        total += np.log(z)
+        total += log_z
         for i in range(len(letters)):
-            for j in range(min(len(phonemes), 2 * i) + 1):
-                if a[i, j] == 0.0:
-                    continue
-                for k in range(min(2, len(phonemes) - j) + 1):
-                    group = group_code(phonemes, j, k, n_phonemes)
-                    use = a[i, j] * probability[letters[i], group] * b[i + 1, j + k] / z
-                    counts[letters[i], group] += use
+            unit = 1.0 / _edges(letters[i], phonemes, n_phonemes, probability, i, a, b, 0.0, counts)
+            _edges(letters[i], phonemes, n_phonemes, probability, i, a, b, unit, counts)
+    return total
+
+
+@kernel
+def _edges(letter, phonemes, n_phonemes, probability, i, a, b, unit, counts):
+    """Sum of the edges of letter i; with a unit > 0 they are added to the counts, times unit."""
+    total = 0.0
+    for j in range(min(len(phonemes), 2 * i) + 1):
+        if a[i, j] == 0.0:
+            continue
+        for k in range(min(2, len(phonemes) - j) + 1):
+            group = group_code(phonemes, j, k, n_phonemes)
+            edge = a[i, j] * probability[letter, group] * b[i + 1, j + k]
+            total += edge
+            if unit > 0.0:
+                counts[letter, group] += edge * unit
     return total
 
 
@@ -112,6 +135,7 @@ def expected_counts(words, n_phonemes, probability, lo, hi, counts):
 def best_groups(words, n_phonemes, probability, groups, aligned):
     """The likeliest groups of each word; among equals the shorter group wins, from the end."""
     longest = _longest(words)
+    log_probability = np.log(probability)
     best = np.empty((longest + 1, longest + 1))
     back = np.empty((longest + 1, longest + 1), np.int8)
     for w in range(len(words.letter_ptr) - 1):
@@ -119,16 +143,16 @@ def best_groups(words, n_phonemes, probability, groups, aligned):
         letters = words.letters[base : words.letter_ptr[w + 1]]
         phonemes = words.phonemes[words.phoneme_ptr[w] : words.phoneme_ptr[w + 1]]
         n, m = len(letters), len(phonemes)
-        best[: n + 1, : m + 1] = 0.0
-        best[0, 0] = 1.0
+        best[: n + 1, : m + 1] = -np.inf
+        best[0, 0] = 0.0
         for i in range(1, n + 1):
             for j in range(max(0, m - 2 * (n - i)), min(m, 2 * i) + 1):
                 for k in range(min(2, j) + 1):
                     group = group_code(phonemes, j - k, k, n_phonemes)
-                    value = best[i - 1, j - k] * probability[letters[i - 1], group]
+                    value = best[i - 1, j - k] + log_probability[letters[i - 1], group]
                     if value > best[i, j]:
                         best[i, j], back[i, j] = value, k
-        aligned[w] = best[n, m] > 0.0
+        aligned[w] = best[n, m] > -np.inf
         j = m
         for i in range(n, 0, -1):
             if aligned[w]:

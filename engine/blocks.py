@@ -8,11 +8,12 @@ the marginals at the occurrences and log Z.
 import numpy as np
 
 from engine import threads
-from engine.forward_backward import log_forward, step_backward, step_forward
+from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
+from engine.forward_backward import log_forward, log_sum
 from engine.index import Inverse, invert
 from engine.jit import kernel
 from engine.posteriors import all_log_partitions
-from engine.scores import SAFE_RANGE, SHARES, pair_scores, position_scores, refresh, roomy_factors
+from engine.scores import SAFE_RANGE, density, pair_scores, refresh, roomy_factors
 
 PIECE = 256  # sequences of one block that are summed as one piece; fixed, so that sums have one order
 
@@ -27,7 +28,7 @@ class Blocks:
         sequence_of = np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets))
         self.occurrences = objective.positions  # one entry for each template that yields x
         self.sequences = _distinct(objective.positions, sequence_of)
-        self.share = SHARES[objective.sparse]
+        self.share = density(objective.sparse)
         self.factors = roomy_factors(theta, layout, objective.sets, objective.sparse)
         self.nonzero = np.zeros(len(objective.sets.ptr) - 1, np.int64)
         self.log_z = all_log_partitions(theta, data, layout, objective.sets, self.factors)
@@ -109,8 +110,9 @@ def _distinct(positions: Inverse, sequence_of: np.ndarray) -> Inverse:
     """Observation -> sequences that contain it, from observation -> positions."""
     counts = np.diff(positions.ptr)
     owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    pairs = np.unique(owner * (int(sequence_of[-1]) + 1) + sequence_of[positions.entry])
-    owner, sequence = pairs // (int(sequence_of[-1]) + 1), pairs % (int(sequence_of[-1]) + 1)
+    width = int(sequence_of.max(initial=0)) + 1
+    pairs = np.unique(owner * width + sequence_of[positions.entry])
+    owner, sequence = pairs // width, pairs % width
     order = invert(owner, len(counts))
     return Inverse(order.ptr, sequence.astype(np.int32)[order.entry])
 
@@ -141,35 +143,53 @@ def _derivatives(theta, layout, data, sets, factors, x, members, where, bounds, 
 @kernel
 def _exponentiate(theta, layout, observations, sets, factors, lo, hi, e):
     """e [T, Y] of the whole sequence; False when a step is too wide for scaling."""
+    n_labels = layout.n_labels
+    unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
+    score, out = np.empty(n_labels), np.empty(n_labels)
+    power, high, low = np.empty(n_labels, np.int64), np.empty(LANES), np.empty(LANES)
+    power_as_float = power.view(np.float64)
     for t in range(lo, hi):
-        row = e[t - lo]
-        position_scores(theta, layout, observations, t, t == lo, row)
-        top = row.max()
-        spread = top - row.min() + (factors.spread[sets.of_position[t]] if t > lo else 0.0)
-        if not spread <= SAFE_RANGE:
+        for y in range(n_labels):
+            score[y] = 0.0
+        add_runs(theta, unigram_ptr, unigram_code, observations, t, score)
+        if t == lo:
+            add_runs(theta, layout.start_ptr, layout.start_code, observations, t, score)
+        top, bottom = extremes(score, high, low)
+        width = top - bottom + (factors.spread[sets.of_position[t]] if t > lo else 0.0)
+        if not width <= SAFE_RANGE:
             return False
-        for y in range(layout.n_labels):
-            row[y] = np.exp(row[y] - top)
+        exponentiate(score, top, power, power_as_float, out)
+        for y in range(n_labels):
+            e[t - lo, y] = out[y]
     return True
 
 
 @kernel
 def _forward_to(sets, factors, lo, last, alpha, e, scale):
+    """alpha [T, Y] and scale [T] of the positions lo..last."""
+    n_labels = alpha.shape[1]
+    slot, dense, begin, end = factors.slot, factors.dense, factors.begin, factors.end
+    row, column, entry, of_position = factors.row, factors.column, factors.entry, sets.of_position
+    current, following = np.empty(n_labels), np.ones(n_labels)
     for t in range(lo, last + 1):
-        row = alpha[t - lo]
         if t > lo:
-            step_forward(factors, sets.of_position[t], alpha[t - lo - 1], row)
-            row *= e[t - lo]
-        else:
-            row[:] = e[0]
-        scale[t - lo] = row.sum()
-        row /= scale[t - lo]
+            pass_message(slot, dense, begin, end, row, column, entry, of_position[t], current, following)
+        total = 0.0
+        for y in range(n_labels):
+            following[y] *= e[t - lo, y]
+            total += following[y]
+        scale[t - lo] = total
+        for y in range(n_labels):
+            current[y] = following[y] / total
+            alpha[t - lo, y] = current[y]
 
 
 @kernel
 def _backward_from(sets, factors, lo, hi, mine, weight, alpha, e, scale, first, second):
     """Backward messages, scaled to sum to 1, from the end down to the first occurrence."""
     n_labels = alpha.shape[1]
+    slot, transposed, begin, end = factors.slot, factors.transposed, factors.begin, factors.end
+    row, column, entry, of_position = factors.row, factors.column, factors.entry, sets.of_position
     beta, v = np.full(n_labels, 1.0 / n_labels), np.empty(n_labels)
     k = len(mine) - 1
     t = hi - 1
@@ -186,7 +206,7 @@ def _backward_from(sets, factors, lo, hi, mine, weight, alpha, e, scale, first, 
                 total += alpha[t - lo, y] * beta[y]
             _add_position(sets, factors, t, lo, repeats, weight, total, alpha, beta, v, scale, first, second)
         if t > lo and k >= 0:
-            step_backward(factors, sets.of_position[t], v, beta)
+            pass_message(slot, transposed, begin, end, column, row, entry, of_position[t], v, beta)
             beta /= beta.sum()
         t -= 1
 
@@ -248,7 +268,7 @@ def _by_logarithms(theta, layout, observations, sets, lo, hi, mine, weight, firs
     """The same sums for a sequence with extreme scores."""
     n_labels = layout.n_labels
     score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
-    log_z = log_forward(theta, layout, observations, sets, lo, hi, lo, score, log_alpha)
+    log_forward(theta, layout, observations, sets, lo, hi, lo, score, log_alpha)
     log_beta, pairs, terms = np.zeros(n_labels), np.empty(n_labels * n_labels), np.empty(n_labels)
     k = len(mine) - 1
     for t in range(hi - 1, lo - 1, -1):
@@ -257,17 +277,23 @@ def _by_logarithms(theta, layout, observations, sets, lo, hi, mine, weight, firs
             repeats += 1
             k -= 1
         for y in range(n_labels):
-            q = np.exp(log_alpha[t - lo, y] + log_beta[y] - log_z)
+            terms[y] = log_alpha[t - lo, y] + log_beta[y]
+        total = log_sum(terms)
+        for y in range(n_labels):
+            q = np.exp(terms[y] - total)
             add_moment(y, q, repeats, weight, first, second)
             if t == lo:
                 add_moment(n_labels + y, q, repeats, weight, first, second)
-        if t > lo:
-            pair_scores(theta, layout, sets, sets.of_position[t], pairs)
-            step = score[t - lo] + log_beta
-            for i in range(n_labels):
-                for y in range(n_labels):
-                    terms[y] = pairs[i * n_labels + y] + step[y]
-                    q = np.exp(log_alpha[t - 1 - lo, i] + terms[y] - log_z)
-                    add_moment(2 * n_labels + i * n_labels + y, q, repeats, weight, first, second)
-                top = terms.max()
-                log_beta[i] = top + np.log(np.exp(terms - top).sum())
+        if t == lo:
+            break
+        pair_scores(theta, layout, sets, sets.of_position[t], pairs)
+        step = score[t - lo] + log_beta
+        for i in range(n_labels):
+            for y in range(n_labels):
+                terms[y] = pairs[i * n_labels + y] + step[y]
+                pairs[i * n_labels + y] = log_alpha[t - 1 - lo, i] + terms[y]
+            log_beta[i] = log_sum(terms)
+        total = log_sum(pairs)
+        for c in range(n_labels * n_labels):
+            add_moment(2 * n_labels + c, np.exp(pairs[c] - total), repeats, weight, first, second)
+        log_beta -= log_beta.max()

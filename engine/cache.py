@@ -41,10 +41,17 @@ def candidates() -> list[Path]:
 def _usable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not (_trusted(folder) and _trusted(folder.parent)):
+            return False
         with tempfile.TemporaryFile(dir=folder):
             return True
     except OSError:
         return False
+
+
+def _trusted(folder: Path) -> bool:
+    """Cached kernels are executed: only folders of this user or of root may hold them."""
+    return not hasattr(os, "getuid") or folder.stat().st_uid in (os.getuid(), 0)
 
 
 def cache_directory() -> Path | None:

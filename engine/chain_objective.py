@@ -1,15 +1,16 @@
 """The loss of a linear-chain CRF and its gradient, over one data set."""
 
+import threading
+
 import numpy as np
 
 from engine import expectations, threads
 from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.index import Inverse, check_observations, invert, pair_sets
+from engine.index import Inverse, check_labels, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
-from engine.posteriors import PIECES, all_log_partitions, balanced, posteriors
-from engine.scores import make_factors
+from engine.posteriors import PIECES, all_log_partitions, balanced, posterior_rows, posteriors
+from engine.scores import density, make_factors
 from engine.vectors import dot
 
 
@@ -22,13 +23,13 @@ class ChainObjective:
 
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
         check_observations(dataset, layout)
-        unlabelled = np.flatnonzero(dataset.labels < 0)
-        if len(unlabelled):
-            raise EspalierError(f"position {unlabelled[0]} has no label: training needs a label at each position")
+        check_labels(dataset.labels, layout)
+        density(sparse)  # an unknown name is refused here, not in the middle of a run
         self.dataset, self.layout, self.sparse = dataset, layout, sparse
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
+        self._rows, self._lock = None, threading.Lock()  # kept between calls; one gradient at a time uses them
         self._index()
 
     def _index(self) -> None:
@@ -48,16 +49,22 @@ class ChainObjective:
 
     def value(self, theta: np.ndarray) -> float:
         """The loss alone: forward recursion only."""
+        check_theta(theta, self.layout)
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
         return self._loss(theta, all_log_partitions(theta, self.dataset, self.layout, self.sets, factors))
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
+        check_theta(theta, self.layout)
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
         gradient = np.negative(self.observed)
-        alpha, v, gamma, log_z = posteriors(theta, self.dataset, self.layout, self.sets, factors, gradient)
-        self._unigrams(gamma, gradient)
-        self._bigrams(factors, alpha, v, gradient)
+        with self._lock:
+            self._rows = self._rows or posterior_rows(self.dataset, self.layout)
+            alpha, v, gamma, log_z = posteriors(
+                theta, self.dataset, self.layout, self.sets, factors, self._rows, gradient
+            )
+            self._unigrams(gamma, gradient)
+            self._bigrams(factors, alpha, v, gradient)
         return self._loss(theta, log_z), gradient
 
     def active(self, theta: np.ndarray) -> dict[str, int]:

@@ -3,29 +3,32 @@
 import numpy as np
 
 from engine import threads
+from engine.arithmetic import add_runs
 from engine.data import Dataset
-from engine.index import PairSets, check_observations, pair_sets
+from engine.index import PairSets, check_labels, check_observations, check_theta, pair_sets
 from engine.jit import kernel
 from engine.layout import Layout
-from engine.posteriors import all_log_partitions, balanced, posteriors
-from engine.scores import SHARES, make_factors, pair_scores, position_scores
+from engine.posteriors import all_log_partitions, balanced, posterior_rows, posteriors
+from engine.scores import density, make_factors, pair_scores, position_scores
 
 
 def log_partition(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
     """log Z(x^n) of each sequence, float64 [N]."""
-    sets = _sets(dataset, layout)
+    sets = _sets(dataset, layout, theta)
     return all_log_partitions(theta, dataset, layout, sets, make_factors(theta, layout, sets, sparse))
 
 
-def _sets(dataset: Dataset, layout: Layout) -> PairSets:
+def _sets(dataset: Dataset, layout: Layout, theta: np.ndarray) -> PairSets:
     check_observations(dataset, layout)
+    check_theta(theta, layout)
     return pair_sets(dataset, layout)
 
 
 def sequence_score(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
     """Score of one labelling of each sequence (the data set's own by default), float64 [N]."""
     labels = dataset.labels if labels is None else labels
-    sets = _sets(dataset, layout)
+    check_labels(labels, layout)
+    sets = _sets(dataset, layout, theta)
     out = np.empty(len(dataset.weights))
     _score(theta, layout, dataset.observations, dataset.offsets, sets, labels, out)
     return out
@@ -51,15 +54,16 @@ def _score(theta, layout, observations, offsets, sets, labels, out):
 
 def marginals(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
     """p(y_t = y | x) at each position, float64 [T, Y]."""
-    sets = _sets(dataset, layout)
+    sets = _sets(dataset, layout, theta)
     plain = dataset._replace(weights=np.ones(len(dataset.weights)))
-    return posteriors(theta, plain, layout, sets, make_factors(theta, layout, sets, sparse))[2]
+    factors = make_factors(theta, layout, sets, sparse)
+    return posteriors(theta, plain, layout, sets, factors, posterior_rows(plain, layout))[2]
 
 
 def viterbi(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
     """The likeliest labels of each sequence, int32 [T]; among equals the smallest label wins, from the end."""
-    sets = _sets(dataset, layout)
-    table = _pair_table(theta, layout, sets, SHARES[sparse])
+    sets = _sets(dataset, layout, theta)
+    table = _pair_table(theta, layout, sets, density(sparse))
     out = np.empty(len(dataset.labels), np.int32)
     threads.run(
         lambda run: _viterbi(theta, layout, dataset.observations, dataset.offsets, sets, *table, *run, out),
@@ -117,16 +121,20 @@ def _viterbi(theta, layout, observations, offsets, sets, slot, dense, ptr, code,
     back = np.empty((longest, n_labels), np.int32)
     here, best, following = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     active = np.zeros(n_labels, np.bool_)
+    unigram_ptr, unigram_code, of_position = layout.unigram_ptr, layout.unigram_code, sets.of_position
     for n in range(lo, hi):
         begin, end = offsets[n], offsets[n + 1]
         for t in range(begin, end):
-            position_scores(theta, layout, observations, t, t == begin, here)
+            for y in range(n_labels):
+                here[y] = 0.0
+            add_runs(theta, unigram_ptr, unigram_code, observations, t, here)
             if t == begin:
+                add_runs(theta, layout.start_ptr, layout.start_code, observations, t, here)
                 best[:] = here
                 continue
-            p = sets.of_position[t]
+            p = of_position[t]
             if slot[p] >= 0:
-                _step_dense(best, dense[slot[p]], following, back[t - begin])
+                _step_dense(best, dense, slot[p], following, back, t - begin)
             else:
                 _step_sparse(best, code[ptr[p] : ptr[p + 1]], score[ptr[p] : ptr[p + 1]], active, following,
                              back[t - begin])  # fmt: skip
@@ -140,15 +148,16 @@ def _viterbi(theta, layout, observations, offsets, sets, slot, dense, ptr, code,
 
 
 @kernel
-def _step_dense(best, scores, following, back):
-    following[:] = best[0] + scores[0]
-    back[:] = 0
+def _step_dense(best, scores, d, following, back, t):
+    for y in range(len(best)):
+        following[y] = best[0] + scores[d, 0, y]
+        back[t, y] = 0
     for i in range(1, len(best)):
         for y in range(len(best)):
-            value = best[i] + scores[i, y]
+            value = best[i] + scores[d, i, y]
             better = value > following[y]
             following[y] = value if better else following[y]
-            back[y] = i if better else back[y]
+            back[t, y] = i if better else back[t, y]
 
 
 @kernel
@@ -181,7 +190,7 @@ def _step_sparse(best, code, score, active, following, back):
 
 def score_arrays(dataset: Dataset, layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All scores written out: of positions [T, Y] and of pairs [T, Y, Y] (zero at first positions); small data only."""
-    sets = _sets(dataset, layout)
+    sets = _sets(dataset, layout, theta)
     here = np.zeros((len(dataset.labels), layout.n_labels))
     between = np.zeros((len(dataset.labels), layout.n_labels**2))
     _write_out(theta, layout, dataset.observations, dataset.offsets, sets, here, between)

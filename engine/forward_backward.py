@@ -6,100 +6,91 @@ Notation of one sequence, positions t = 0..T-1, labels y:
     beta_t(y') = sum_y E_{t+1}(y', y) v_{t+1}(y),  v_t(y) = e_t(y) beta_t(y) / c_t
 so that gamma_t = alpha_t * beta_t are the marginals and alpha_{t-1}(y') E_t(y', y) v_t(y)
 the pairwise ones. A sequence with a step too wide for this goes to logarithms.
+Cost: Y^2 a position where the factor is dense, else the number of its entries.
 """
 
 import numpy as np
 
+from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
 from engine.jit import kernel
 from engine.scores import SAFE_RANGE, pair_scores, position_scores
 
 
 @kernel
-def multiply(vector, matrix, out):
-    """out[j] = sum_i vector[i] * matrix[i, j], four rows at a time to save loads and stores of out."""
-    n = len(vector)
-    out[:] = 0.0
-    whole = n - n % 4
-    for i in range(0, whole, 4):
-        a, b, c, d = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
-        for j in range(n):
-            out[j] += a * matrix[i, j] + b * matrix[i + 1, j] + c * matrix[i + 2, j] + d * matrix[i + 3, j]
-    for i in range(whole, n):
-        a = vector[i]
-        for j in range(n):
-            out[j] += a * matrix[i, j]
+def forward_backward(
+    theta, layout, observations, offsets, weights, sets, factors, sequences, keep, alpha, v, gamma, log_z
+):
+    """log_z[i] of sequence sequences[i], NaN where a step is too wide for scaling.
+
+    With `keep` also alpha, weight * v and weight * gamma [T, Y], by the backward recursion.
+    """
+    n_labels = layout.n_labels
+    unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
+    start_ptr, start_code = layout.start_ptr, layout.start_code
+    of_position = sets.of_position
+    slot, shift, spread, dense, transposed = factors.slot, factors.shift, factors.spread, factors.dense, factors.transposed
+    begin, end, row, column, entry = factors.begin, factors.end, factors.row, factors.column, factors.entry
+    score, e, current, following = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
+    power, high, low = np.empty(n_labels, np.int64), np.empty(LANES), np.empty(LANES)
+    power_as_float = power.view(np.float64)
+    longest = 0
+    for n in sequences:
+        longest = max(longest, offsets[n + 1] - offsets[n])
+    scale = np.empty(longest)
+    for i in range(len(sequences)):
+        first, last = offsets[sequences[i]], offsets[sequences[i] + 1] - 1
+        total_log = 0.0
+        for t in range(first, last + 1):
+            p = of_position[t]
+            for y in range(n_labels):
+                score[y] = 0.0
+            add_runs(theta, unigram_ptr, unigram_code, observations, t, score)
+            if t == first:
+                add_runs(theta, start_ptr, start_code, observations, t, score)
+            top, bottom = extremes(score, high, low)
+            width = top - bottom
+            if t > first:
+                width += spread[p]
+            if not width <= SAFE_RANGE:
+                total_log = np.nan
+                break
+            exponentiate(score, top, power, power_as_float, e)
+            if t > first:
+                pass_message(slot, dense, begin, end, row, column, entry, p, current, following)
+                total_log += shift[p]
+            else:
+                following[:] = 1.0
+            total = 0.0
+            for y in range(n_labels):
+                following[y] *= e[y]
+                total += following[y]
+            scale[t - first] = total
+            inverse = 1.0 / total
+            for y in range(n_labels):
+                current[y] = following[y] * inverse
+            if keep:
+                for y in range(n_labels):
+                    alpha[t, y] = current[y]
+                    v[t, y] = e[y]
+            total_log += np.log(total) + top
+        log_z[i] = total_log
+        if not keep or np.isnan(total_log):
+            continue
+        weight = weights[sequences[i]]
+        current[:] = 1.0  # beta
+        for t in range(last, first - 1, -1):
+            inverse = 1.0 / scale[t - first]
+            for y in range(n_labels):
+                gamma[t, y] = weight * alpha[t, y] * current[y]
+                following[y] = v[t, y] * current[y] * inverse
+                v[t, y] = weight * following[y]
+            if t > first:
+                p = of_position[t]
+                pass_message(slot, transposed, begin, end, column, row, entry, p, following, current)
 
 
 @kernel
-def step_forward(factors, p, alpha, out):
-    """out(y) = sum_y' alpha(y') E_p(y', y); sparse: sum alpha + sum over entries (SBCD 9)."""
-    d = factors.slot[p]
-    if d >= 0:
-        multiply(alpha, factors.dense[d], out)
-    else:
-        out[:] = alpha.sum()
-        for k in range(factors.begin[p], factors.end[p]):
-            out[factors.column[k]] += alpha[factors.row[k]] * factors.entry[k]
-
-
-@kernel
-def step_backward(factors, p, v, out):
-    """out(y') = sum_y E_p(y', y) v(y)."""
-    d = factors.slot[p]
-    if d >= 0:
-        multiply(v, factors.transposed[d], out)
-    else:
-        out[:] = v.sum()
-        for k in range(factors.begin[p], factors.end[p]):
-            out[factors.row[k]] += factors.entry[k] * v[factors.column[k]]
-
-
-@kernel
-def forward(theta, layout, observations, sets, factors, lo, hi, alpha, e, scale):
-    """log Z of the sequence [lo, hi); fills alpha, e [T, Y] and scale [T]. NaN when a step is too wide."""
-    log_z = 0.0
-    for t in range(lo, hi):
-        p = sets.of_position[t]
-        position_scores(theta, layout, observations, t, t == lo, e[t])
-        top = e[t].max()
-        spread = top - e[t].min()
-        if t > lo:
-            spread += factors.spread[p]
-        if not spread <= SAFE_RANGE:
-            return np.nan
-        for y in range(layout.n_labels):
-            e[t, y] = np.exp(e[t, y] - top)
-        if t > lo:
-            step_forward(factors, p, alpha[t - 1], alpha[t])
-            for y in range(layout.n_labels):
-                alpha[t, y] *= e[t, y]
-            log_z += factors.shift[p]
-        else:
-            alpha[t] = e[t]
-        scale[t] = alpha[t].sum()
-        alpha[t] /= scale[t]
-        log_z += np.log(scale[t]) + top
-    return log_z
-
-
-@kernel
-def backward(sets, factors, lo, hi, weight, alpha, v, scale, gamma):
-    """weight * gamma [T, Y] and weight * v [T, Y] of the sequence; v holds e on entry."""
-    n_labels = alpha.shape[1]
-    beta = np.ones(n_labels)
-    unit = np.empty(n_labels)
-    for t in range(hi - 1, lo - 1, -1):
-        inverse = 1.0 / scale[t]
-        for y in range(n_labels):
-            gamma[t, y] = weight * alpha[t, y] * beta[y]
-            unit[y] = v[t, y] * beta[y] * inverse
-            v[t, y] = weight * unit[y]
-        if t > lo:
-            step_backward(factors, sets.of_position[t], unit, beta)
-
-
-@kernel
-def _log_sum(values):
+def log_sum(values):
     top = values.max()
     if not np.isfinite(top):
         return top
@@ -111,13 +102,15 @@ def _log_sum(values):
 
 @kernel
 def log_forward(theta, layout, observations, sets, lo, hi, base, score, log_alpha):
-    """log Z by logarithms: exact for any finite scores.
+    """log Z by logarithms: exact for any finite scores, and for any length.
 
-    Fills score (u) and log_alpha, whose row t - base belongs to position t.
+    Fills score (u) and log_alpha, whose row t - base belongs to position t. Each row is
+    shifted to a largest value of 0, so that its digits do not go into a long sum.
     """
     n_labels = layout.n_labels
     pairs = np.empty(n_labels * n_labels)
     terms = np.empty(n_labels)
+    log_z = 0.0
     for t in range(lo, hi):
         row = t - base
         position_scores(theta, layout, observations, t, t == lo, score[row])
@@ -127,15 +120,19 @@ def log_forward(theta, layout, observations, sets, lo, hi, base, score, log_alph
             for y in range(n_labels):
                 for i in range(n_labels):
                     terms[i] = log_alpha[row - 1, i] + pairs[i * n_labels + y]
-                log_alpha[row, y] += _log_sum(terms)
-    return _log_sum(log_alpha[hi - 1 - base])
+                log_alpha[row, y] += log_sum(terms)
+        top = log_alpha[row].max()
+        log_alpha[row] -= top
+        log_z += top
+    return log_z + log_sum(log_alpha[hi - 1 - base])
 
 
 @kernel
-def log_backward(theta, layout, observations, sets, lo, hi, weight, log_z, log_alpha, v, gamma, gradient):
+def log_backward(theta, layout, observations, sets, lo, hi, weight, log_alpha, v, gamma, gradient):
     """weight * gamma; v becomes zero; pairwise expectations are added to `gradient` directly.
 
     `v` holds the position scores on entry. `gradient` may be empty when only gamma is wanted.
+    Marginals are normalised position by position.
     """
     n_labels = layout.n_labels
     pairs = np.empty(n_labels * n_labels)
@@ -143,7 +140,10 @@ def log_backward(theta, layout, observations, sets, lo, hi, weight, log_z, log_a
     log_beta = np.zeros(n_labels)
     for t in range(hi - 1, lo - 1, -1):
         for y in range(n_labels):
-            gamma[t, y] = weight * np.exp(log_alpha[t, y] + log_beta[y] - log_z)
+            terms[y] = log_alpha[t, y] + log_beta[y]
+        total = log_sum(terms)
+        for y in range(n_labels):
+            gamma[t, y] = weight * np.exp(terms[y] - total)
         if t > lo:
             p = sets.of_position[t]
             pair_scores(theta, layout, sets, p, pairs)
@@ -151,10 +151,14 @@ def log_backward(theta, layout, observations, sets, lo, hi, weight, log_z, log_a
             for i in range(n_labels):
                 for y in range(n_labels):
                     terms[y] = pairs[i * n_labels + y] + step[y]
-                    pairs[i * n_labels + y] = weight * np.exp(log_alpha[t - 1, i] + terms[y] - log_z)
-                log_beta[i] = _log_sum(terms)
+                    pairs[i * n_labels + y] = log_alpha[t - 1, i] + terms[y]
+                log_beta[i] = log_sum(terms)
             if len(gradient):
+                total = log_sum(pairs)
+                for c in range(n_labels * n_labels):
+                    pairs[c] = weight * np.exp(pairs[c] - total)
                 add_pairs(layout, sets, p, pairs, gradient)
+            log_beta -= log_beta.max()
         v[t] = 0.0
 
 
@@ -167,36 +171,3 @@ def add_pairs(layout, sets, p, pairs, gradient):
         full = hi - lo == len(pairs)
         for s in range(lo, hi):
             gradient[s] += pairs[s - lo if full else layout.bigram_code[s - layout.bigram_ptr[0]]]
-
-
-@kernel
-def log_partitions(theta, layout, observations, offsets, sets, factors, sequences, out):
-    """out[i] = log Z of sequence sequences[i]; scaled where that is safe, else by logarithms."""
-    n_labels = layout.n_labels
-    score, current, following = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
-    for i in range(len(sequences)):
-        lo, hi = offsets[sequences[i]], offsets[sequences[i] + 1]
-        log_z = 0.0
-        for t in range(lo, hi):
-            p = sets.of_position[t]
-            position_scores(theta, layout, observations, t, t == lo, score)
-            top = score.max()
-            spread = top - score.min()
-            if t > lo:
-                spread += factors.spread[p]
-                step_forward(factors, p, current, following)
-                log_z += factors.shift[p]
-            else:
-                following[:] = 1.0
-            if not spread <= SAFE_RANGE:
-                log_z = np.nan
-                break
-            for y in range(n_labels):
-                current[y] = np.exp(score[y] - top) * following[y]
-            total = current.sum()
-            current /= total
-            log_z += np.log(total) + top
-        if np.isnan(log_z):
-            rows = np.empty((2, hi - lo, n_labels))
-            log_z = log_forward(theta, layout, observations, sets, lo, hi, lo, rows[0], rows[1])
-        out[i] = log_z

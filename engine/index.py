@@ -37,14 +37,26 @@ def invert(keys: np.ndarray, n_keys: int) -> Inverse:
 
 def check_observations(dataset: Dataset, layout: Layout) -> None:
     """Ids outside the layout would read past the end of an array in compiled code."""
-    highest = int(dataset.observations.max(initial=-1))
-    if highest >= layout.n_observations:
+    lowest, highest = int(dataset.observations.min(initial=-1)), int(dataset.observations.max(initial=-1))
+    if lowest < -1 or highest >= layout.n_observations:
         raise EspalierError(
-            f"observation {highest} is not one of the {layout.n_observations} of the vocabulary: "
-            "make features and model from the same vocabulary"
+            f"observation {lowest if lowest < -1 else highest} is not one of the {layout.n_observations} of the "
+            "vocabulary (or -1 for none): make features and model from the same vocabulary"
         )
-    if len(dataset.labels) and int(dataset.labels.max()) >= layout.n_labels:
+    if int(dataset.labels.max(initial=-1)) >= layout.n_labels:
         raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")
+
+
+def check_labels(labels: np.ndarray, layout: Layout) -> None:
+    """Refuse unknown labels where each position must have one."""
+    unknown = np.flatnonzero((labels < 0) | (labels >= layout.n_labels))
+    if len(unknown):
+        raise EspalierError(f"position {unknown[0]} has no label: expected a known label at each position")
+
+
+def check_theta(theta: np.ndarray, layout: Layout) -> None:
+    if theta.shape != (layout.size,):
+        raise EspalierError(f"theta has shape {theta.shape}: expected the {layout.size} weights of the layout")
 
 
 def pair_sets(dataset: Dataset, layout: Layout) -> PairSets:

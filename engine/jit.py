@@ -13,9 +13,11 @@ _directory = cache_directory()
 if _directory is not None:
     numba.config.CACHE_DIR = str(_directory)
 
-kernel = numba.njit(
-    cache=_directory is not None,
-    nogil=True,
-    fastmath={"reassoc", "contract", "nsz", "arcp"},
-    error_model="numpy",
-)
+OPTIONS = {
+    "cache": _directory is not None,
+    "nogil": True,
+    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+    "error_model": "numpy",
+}
+
+kernel = numba.njit(**OPTIONS)

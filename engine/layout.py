@@ -100,7 +100,7 @@ def seen_layout(dataset: Dataset, n_labels: int, kinds, start: bool = True) -> L
         [
             _seen_runs(dataset, kinds & UNIGRAM, np.ones_like(first), here, n_labels),
             _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first, here, n_labels),
-            _seen_runs(dataset, kinds & BIGRAM, ~first, pair, n_labels**2),
+            _seen_runs(dataset, kinds & BIGRAM, ~first & (previous >= 0), pair, n_labels**2),
         ],
     )
 

@@ -11,7 +11,7 @@ from engine import threads
 from engine.errors import EspalierError
 from engine.jit import kernel
 
-PIECES = 16  # of the expectation step; fixed, so that sums have one order
+PIECES = 4  # of the expectation step; fixed, so that sums have one order
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Mixture:
 
     def responsibilities(self, indptr, indices, counts) -> tuple[np.ndarray, np.ndarray]:
         """p(cluster | bag) [N, k] and log p(bag) [N]."""
+        _check_bags(indptr, indices, counts, self.log_probabilities.shape[1])
         size = len(indptr) - 1
         posterior, log_p = np.empty((size, len(self.log_weights))), np.empty(size)
         by_feature = np.ascontiguousarray(self.log_probabilities.T)
@@ -64,8 +65,22 @@ def _accumulate(indptr, indices, counts, posterior, lo, hi, by_feature):
                 by_feature[indices[i], c] += counts[i] * posterior[n, c]
 
 
-def _check(indptr, indices, counts, n_features: int, k: int) -> None:
+def _check_bags(indptr, indices, counts, n_features: int) -> None:
+    """Ids or pointers that are out of range would read past the end of an array in compiled code."""
+    if indptr[0] != 0 or np.any(np.diff(indptr) < 0) or not indptr[-1] == len(indices) == len(counts):
+        raise EspalierError(
+            f"indptr ends at {int(indptr[-1])} for {len(indices)} indices and {len(counts)} counts: "
+            "expected rising pointers from 0 to their common length"
+        )
+    outside = indices[(indices < 0) | (indices >= n_features)]
+    if len(outside):
+        raise EspalierError(f"feature {int(outside[0])}: expected ids from 0 to {n_features - 1}")
+
+
+def _check(indptr, indices, counts, n_features: int, k: int, smoothing: float) -> None:
     size = len(indptr) - 1
+    if not smoothing > 0:
+        raise EspalierError(f"smoothing is {smoothing}: expected more than 0, so that no observation is impossible")
     if size < 1:
         raise EspalierError("there is nothing to cluster: expected at least one count vector")
     if not 1 <= k <= size:
@@ -74,8 +89,7 @@ def _check(indptr, indices, counts, n_features: int, k: int) -> None:
     if len(bad):
         row = int(np.searchsorted(indptr, bad[0], side="right")) - 1
         raise EspalierError(f"count {counts[bad[0]]} in vector {row}: expected a finite number of at least 0")
-    if len(indices) and not (0 <= indices.min() and indices.max() < n_features):
-        raise EspalierError(f"feature {int(indices.max())}: expected ids from 0 to {n_features - 1}")
+    _check_bags(indptr, indices, counts, n_features)
 
 
 def fit_mixture(
@@ -85,7 +99,7 @@ def fit_mixture(
     """The best of `restarts` runs of EM from random responsibilities. Add-`smoothing` keeps phi positive."""
     indptr, indices = np.asarray(indptr, np.int64), np.asarray(indices, np.int32)
     counts = np.asarray(counts, np.float64)
-    _check(indptr, indices, counts, n_features, k)
+    _check(indptr, indices, counts, n_features, k, smoothing)
     runs = [
         _run(indptr, indices, counts, n_features, k, np.random.default_rng([seed, r]), iterations, smoothing, tolerance)
         for r in range(restarts)

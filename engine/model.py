@@ -90,6 +90,8 @@ class Model:
         head = _head(table, path)
         labels, columns = head.pop("labels"), _columns(table, path)
         names = columns["observation"].dictionary.to_pylist()
+        if None in names or len(set(names)) != len(names):
+            raise EspalierError(f"{path}: an observation is empty or occurs twice in the file's list; {REMEDY}")
         codes = {text: i for i, text in enumerate(labels)}
         family = _recode(columns["family"], {name: i for i, name in enumerate(FAMILIES)}, path, "family")
         previous = _recode(columns["previous"], codes, path, "previous label")
@@ -117,7 +119,7 @@ def _head(table: pa.Table, path: Path) -> dict:
     text = (table.schema.metadata or {}).get(b"espalier")
     try:
         head = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}") from None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         found = head.get("format") if isinstance(head, dict) else head
@@ -134,9 +136,9 @@ def _head(table: pa.Table, path: Path) -> dict:
 def _columns(table: pa.Table, path: Path) -> dict:
     text = pa.dictionary(pa.int32(), pa.string())
     expected = {"family": text, "observation": text, "previous": text, "label": text, "weight": pa.float64()}
-    found = {name: table.schema.field(name).type for name in table.schema.names}
-    if found != expected:
-        raise EspalierError(f"{path}: columns {found}, expected {expected}; {REMEDY}")
+    found = [(field.name, field.type) for field in table.schema]
+    if found != list(expected.items()):
+        raise EspalierError(f"{path}: columns {found}, expected {list(expected.items())}; {REMEDY}")
     columns = {}
     for name in expected:
         chunks = table.column(name).combine_chunks()

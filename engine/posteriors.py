@@ -1,17 +1,16 @@
-"""Forward-backward over all sequences of a data set, on the pool of threads."""
+"""Forward-backward over the sequences of a data set, on the pool of threads."""
 
 import numpy as np
 
 from engine import threads
 from engine.data import Dataset
-from engine.forward_backward import backward, forward, log_backward, log_forward, log_partitions
+from engine.forward_backward import forward_backward, log_backward, log_forward
 from engine.index import PairSets
-from engine.jit import kernel
 from engine.layout import Layout
 from engine.scores import Factors
 
 PIECES = 32  # of independent work, enough to balance any number of threads that we meet
-NO_GRADIENT = np.empty(0)
+NO_GRADIENT, NO_ROWS = np.empty(0), np.empty((0, 0))
 
 
 def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
@@ -24,54 +23,52 @@ def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
+def _run(theta, dataset: Dataset, layout: Layout, sets, factors, sequences, keep: bool, alpha, v, gamma) -> np.ndarray:
+    log_z = np.empty(len(sequences))
+
+    def piece(run):
+        chosen = slice(*run)
+        forward_backward(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors,
+                         sequences[chosen], keep, alpha, v, gamma, log_z[chosen])  # fmt: skip
+
+    threads.run(piece, balanced(np.diff(dataset.offsets)[sequences]))
+    return log_z
+
+
 def all_log_partitions(
     theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, sequences=None
 ) -> np.ndarray:
     """log Z of the sequences (all by default); the forward recursion alone."""
-    sequences = np.arange(len(dataset.weights)) if sequences is None else sequences
-    out = np.empty(len(sequences))
+    sequences = np.arange(len(dataset.weights)) if sequences is None else sequences.astype(np.int64)
+    log_z = _run(theta, dataset, layout, sets, factors, sequences, False, NO_ROWS, NO_ROWS, NO_ROWS)
+    for i in np.flatnonzero(np.isnan(log_z)):
+        lo, hi = dataset.offsets[sequences[i]], dataset.offsets[sequences[i] + 1]
+        score, log_alpha = np.empty((2, hi - lo, layout.n_labels))
+        log_z[i] = log_forward(theta, layout, dataset.observations, sets, lo, hi, lo, score, log_alpha)
+    return log_z
 
-    def piece(run):
-        chosen = slice(*run)
-        log_partitions(theta, layout, dataset.observations, dataset.offsets, sets, factors, sequences[chosen],
-                       out[chosen])  # fmt: skip
 
-    threads.run(piece, balanced(np.diff(dataset.offsets)[sequences]))
-    return out
+def posterior_rows(dataset: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Room for alpha, v and gamma. Fresh memory costs as much as filling it, so a solver keeps it."""
+    shape = (len(dataset.labels), layout.n_labels)
+    return np.empty(shape), np.empty(shape), np.empty(shape)
 
 
 def posteriors(
-    theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, gradient=NO_GRADIENT
+    theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, rows, gradient=NO_GRADIENT
 ):
-    """alpha, w * v, w * gamma [T, Y] and log Z [N].
+    """alpha, w * v, w * gamma [T, Y], written into `rows`, and log Z [N].
 
     Sequences with extreme scores are done by logarithms, one after the other; their
     alpha and v are zero and their pairwise expectations go straight into `gradient`.
     """
-    shape = (len(dataset.labels), layout.n_labels)
-    alpha, v, gamma = np.empty(shape), np.empty(shape), np.empty(shape)
-    scale, log_z = np.empty(shape[0]), np.empty(len(dataset.weights))
-
-    def piece(run):
-        _posteriors(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, *run,
-                    alpha, v, gamma, scale, log_z)  # fmt: skip
-
-    threads.run(piece, balanced(np.diff(dataset.offsets)))
+    alpha, v, gamma = rows
+    everyone = np.arange(len(dataset.weights))
+    log_z = _run(theta, dataset, layout, sets, factors, everyone, True, alpha, v, gamma)
     for n in np.flatnonzero(np.isnan(log_z)):
         lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
         log_z[n] = log_forward(theta, layout, dataset.observations, sets, lo, hi, 0, v, alpha)
-        log_backward(theta, layout, dataset.observations, sets, lo, hi, dataset.weights[n], log_z[n], alpha, v,
-                     gamma, gradient)  # fmt: skip
+        log_backward(theta, layout, dataset.observations, sets, lo, hi, dataset.weights[n], alpha, v, gamma,
+                     gradient)  # fmt: skip
         alpha[lo:hi] = 0.0
     return alpha, v, gamma, log_z
-
-
-@kernel
-def _posteriors(
-    theta, layout, observations, offsets, weights, sets, factors, lo, hi, alpha, v, gamma, scale, log_z
-):
-    for n in range(lo, hi):
-        begin, end = offsets[n], offsets[n + 1]
-        log_z[n] = forward(theta, layout, observations, sets, factors, begin, end, alpha, v, scale)
-        if not np.isnan(log_z[n]):
-            backward(sets, factors, begin, end, weights[n], alpha, v, scale, gamma)

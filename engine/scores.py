@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import threads
+from engine.arithmetic import add_runs
+from engine.errors import EspalierError
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
@@ -17,6 +19,17 @@ SAFE_RANGE = 300.0
 # Below this share of non-zero pairs the sparse recursion beats the vectorised dense one.
 SPARSE_SHARE = 0.04
 SHARES = {"auto": SPARSE_SHARE, "dense": -1.0, "sparse": 1.0}
+
+# The sparse recursion subtracts: exp(s) - 1 is close to -1 for a very negative s, and digits
+# cancel. Down to exp(-10) at least eleven digits are left; below, a set is done densely.
+SPARSE_LOWEST = -10.0
+
+
+def density(sparse: str) -> float:
+    """The share of non-zero pairs up to which a set is sparse."""
+    if sparse not in SHARES:
+        raise EspalierError(f"sparse is {sparse!r}: expected one of {', '.join(SHARES)}")
+    return SHARES[sparse]
 
 
 class Factors(NamedTuple):
@@ -39,48 +52,40 @@ class Factors(NamedTuple):
 
 
 @kernel
-def add_run(theta, ptr, code, x, n_codes, out):
-    """out[code] += theta[slot] over the run of observation x."""
-    lo, hi = ptr[x], ptr[x + 1]
-    if hi - lo == n_codes:
-        for c in range(n_codes):
-            out[c] += theta[lo + c]
-    else:
-        base = ptr[0]
-        for s in range(lo, hi):
-            out[code[s - base]] += theta[s]
-
-
-@kernel
 def position_scores(theta, layout, observations, t, first, out):
     """out[y] = sum over templates of mu[x_t, y], and of lambda[x_t, y0, y] at a first position."""
     out[:] = 0.0
-    for k in range(observations.shape[1]):
-        x = observations[t, k]
-        if x >= 0:
-            add_run(theta, layout.unigram_ptr, layout.unigram_code, x, layout.n_labels, out)
-            if first:
-                add_run(theta, layout.start_ptr, layout.start_code, x, layout.n_labels, out)
+    add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, out)
+    if first:
+        add_runs(theta, layout.start_ptr, layout.start_code, observations, t, out)
 
 
 @kernel
 def pair_scores(theta, layout, sets, p, out):
     """out[y' * Y + y] = sum over the members x of set p of lambda[x, y', y]."""
     out[:] = 0.0
+    ptr, code = layout.bigram_ptr, layout.bigram_code
     for i in range(sets.ptr[p], sets.ptr[p + 1]):
-        x = sets.observation[i]
-        add_run(theta, layout.bigram_ptr, layout.bigram_code, x, layout.n_labels**2, out)
+        lo, hi = ptr[sets.observation[i]], ptr[sets.observation[i] + 1]
+        if hi - lo == len(out):
+            for c in range(len(out)):
+                out[c] += theta[lo + c]
+        else:
+            for s in range(lo, hi):
+                out[code[s - ptr[0]]] += theta[s]
 
 
 @kernel
-def _survey(theta, layout, sets, lo, hi, nonzero, shift, spread):
-    """Count, maximum and range of the pair scores of the sets [lo, hi)."""
+def _survey(theta, layout, sets, lo, hi, share, nonzero, shift, spread):
+    """Of the sets [lo, hi): nonzero[p] entries of a sparse set, -1 for a dense one; shift and range of the scores."""
     scores = np.empty(layout.n_labels**2)
     for p in range(lo, hi):
         pair_scores(theta, layout, sets, p, scores)
-        nonzero[p] = np.count_nonzero(scores)
-        shift[p] = scores.max()
-        spread[p] = shift[p] - scores.min()
+        highest, lowest, count = scores.max(), scores.min(), np.count_nonzero(scores)
+        thin = count <= share * layout.n_labels**2 and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
+        nonzero[p] = count if thin else -1
+        shift[p] = 0.0 if thin else highest
+        spread[p] = max(highest, 0.0) - min(lowest, 0.0) if thin else highest - lowest
 
 
 @kernel
@@ -122,9 +127,9 @@ def make_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str 
     n_sets, n_labels = len(sets.ptr) - 1, layout.n_labels
     nonzero, shift, spread = np.zeros(n_sets, np.int64), np.zeros(n_sets), np.zeros(n_sets)
     pieces = threads.ranges(n_sets, 16) if n_sets else []
-    threads.run(lambda piece: _survey(theta, layout, sets, *piece, nonzero, shift, spread), pieces)
-    thin = (nonzero <= SHARES[sparse] * n_labels**2) & (spread <= SAFE_RANGE)
-    shift[thin] = 0.0
+    share = density(sparse)
+    threads.run(lambda piece: _survey(theta, layout, sets, *piece, share, nonzero, shift, spread), pieces)
+    thin = nonzero >= 0
     slot = np.where(thin, -1, np.cumsum(~thin) - 1)
     factors = _empty_factors(slot, shift, spread, int((~thin).sum()), np.where(thin, nonzero, 0), n_labels)
     threads.run(lambda piece: _fill(theta, layout, sets, factors, *piece), pieces)
@@ -138,7 +143,7 @@ def roomy_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str
     lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], n_labels**2)
     blank = np.zeros(n_sets)
     factors = _empty_factors(np.arange(n_sets), blank, blank.copy(), n_sets, lengths, n_labels)
-    refresh(theta, layout, sets, factors, np.arange(n_sets), np.zeros(n_sets, np.int64), SHARES[sparse])
+    refresh(theta, layout, sets, factors, np.arange(n_sets), np.zeros(n_sets, np.int64), density(sparse))
     return factors
 
 
@@ -146,9 +151,6 @@ def roomy_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str
 def refresh(theta, layout, sets, factors, which, nonzero, share):
     """Make the factors of the sets `which` again, each dense or sparse by its share of non-zero pairs."""
     for p in which:
-        _survey(theta, layout, sets, p, p + 1, nonzero, factors.shift, factors.spread)
-        thin = nonzero[p] <= share * layout.n_labels**2 and factors.spread[p] <= SAFE_RANGE
-        factors.slot[p] = -1 if thin else p
-        if thin:
-            factors.shift[p] = 0.0
+        _survey(theta, layout, sets, p, p + 1, share, nonzero, factors.shift, factors.spread)
+        factors.slot[p] = -1 if nonzero[p] >= 0 else p
         _fill(theta, layout, sets, factors, p, p + 1)

@@ -20,6 +20,7 @@ NAME_LENGTH = 12  # longer labels are cut beside a heat map
 CHARACTER = 7.3  # width of one character at the size of axis text, generously
 LOG_WORTH = 8.0  # values whose largest is this many times the smallest read better on a log scale
 ROUNDING = 1e-9  # relative slack, so that 0.3 / 0.1 counts as 3 steps
+NOTHING = 1e-100  # smaller values are drawn as zero: their ratios overflow
 
 
 class Series(NamedTuple):
@@ -65,10 +66,10 @@ def whole_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
     return [t for t in linear_ticks(low, high, wanted) if t == int(t)]
 
 
-def log_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """All nine digits of every decade, or 1, 2, 5, or powers of ten: the finest that is not crowded."""
+def log_ticks(low: float, high: float, wanted: int = 7) -> list[float]:
+    """1, 2, 5 of every decade, or 1, 3, or powers of ten: the finest that is not crowded."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for digits in (range(1, 10), (1, 2, 5), (1,)):
+    for digits in ((1, 2, 5), (1, 3), (1,)):
         ticks = [t for e in decades for d in digits if low <= (t := _clean(d * 10.0**e)) <= high]
         if len(ticks) <= wanted:
             break
@@ -82,7 +83,7 @@ def _clean(value: float) -> float:
 
 def value_scale(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
     """A scale for y and its ticks: logarithmic where that helps, else rounded out to whole steps."""
-    low, high = min(values), max(values)
+    low, high = (v if abs(v) > NOTHING else 0.0 for v in (min(values), max(values)))
     if low > 0 and high / low >= LOG_WORTH:
         scale = Scale(low / 1.2, high * 1.1, start, end, True)
         return scale, log_ticks(scale.low, scale.high)
@@ -228,14 +229,14 @@ def heat_map(
     cell: int = 25,
 ) -> Html:
     """Rows what is right, columns what was said; the diagonal is grey because it would drown the rest."""
-    edge = 30 + CHARACTER * min(NAME_LENGTH, max(map(len, labels)))
+    edge = 36 + CHARACTER * min(NAME_LENGTH, max(map(len, labels)))
     side, size = cell * len(labels), edge + cell * len(labels) + 2
     most = max((counts.get((a, b), 0) for a in labels for b in labels if a != b), default=0)
     at = {label: edge + i * cell for i, label in enumerate(labels)}
     cells = (_cell(a, b, at[b], at[a], cell, counts.get((a, b), 0), most) for a in labels for b in labels)
     names = (_names(label, edge, at[label] + cell / 2) for label in labels)
-    across = text(column_name, edge + side / 2, 12, "axis-name")
-    down = text(row_name, 12, edge + side / 2, "axis-name", turn=-90)
+    across = text(clip(column_name, 40), edge + side / 2, 12, "axis-name")
+    down = text(clip(row_name, 40), 12, edge + side / 2, "axis-name", turn=-90)
     told = f"Rows: {row_name}, columns: {column_name}. The largest count off the diagonal is {number(most)}."
     return drawing(key, title, told, size, size, across, down, *names, *cells, fixed=True)
 
@@ -270,7 +271,9 @@ def _two_digits(amount: int) -> str:
 
 
 def clip(label: str, length: int) -> str:
-    return label if len(label) <= length else label[: length - 1] + "…"
+    """Cut in the middle, because long names often begin alike."""
+    tail = (length - 1) // 2
+    return label if len(label) <= length else f"{label[: length - 1 - tail]}…{label[-tail:]}"
 
 
 # Reliability ----------------------------------------------------------------------------------------

@@ -15,7 +15,13 @@ from tasks import store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.risk import excess_risk
-from tasks.tagging import renumber
+from tasks.tagging import dataset_of, renumber
+from tasks.template import label_ids
+
+
+def labelled(model: Model, tokens: pl.DataFrame) -> Dataset:
+    """The tokens by the templates, vocabulary and labels of a model that was trained elsewhere."""
+    return dataset_of(model, tokens)._replace(labels=label_ids(tokens, model.labels).to_numpy())
 
 
 def log_losses(model: Model, data: Dataset) -> np.ndarray:
@@ -82,14 +88,19 @@ def write_curves(root: Path, trace: list[dict], bins: list[dict], confusions: li
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(4, "step")
-    manifest, trace = store.read_manifest(root), store.read_jsonl(root / store.TRACE)
+    manifest, trace = store.whole_manifest(root), store.read_jsonl(root / store.TRACE)
     tokens, info = store.read_tokens(root, "test")
     observations = store.read_vocabulary(root)["observation"].to_list()
     model = Model.load(root / store.CANDIDATE)
     reference = Model.load(root / params.evaluate.reference) if params.evaluate.reference else None
     test = store.read_dataset(root, "test", manifest)
+    if len(tokens) != len(test.labels):
+        raise EspalierError(
+            f"{root / store.FEATURES}: {len(test.labels):,} test positions, the tokens have {len(tokens):,}; "
+            "run `espalier stage template` again"
+        )
     data = renumber(test, model, observations, manifest["labels"])
-    other = renumber(test, reference, observations, manifest["labels"]) if reference else None
+    other = labelled(reference, tokens) if reference else None
     predicted = decode.viterbi(data, model.layout, model.theta)
     progress.step(note="decoded")
     marginals = decode.marginals(data, model.layout, model.theta)

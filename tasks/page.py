@@ -156,7 +156,7 @@ def message(text: str) -> Html:
 def card(name: str, figure: Any, *notes: Any, broad: bool = False) -> Html:
     """One headline number with what it means underneath; a broad one is twice as wide where there is room."""
     below = (tag("dd", note) for note in notes if note)
-    headline = tag("dd", figure, class_="figure")
+    headline = tag("dd", figure, class_="figure" if len(str(figure)) <= 7 else "figure long")
     return tag("div", tag("dt", name), headline, *below, class_="card broad" if broad else "card")
 
 
@@ -220,10 +220,11 @@ def page(
     title is the heading. `contents` are pairs of section id and name for the list of contents.
     """
     header = Html(header_html) or tag("h1", title)
+    columns = _contents(contents), tag("main", Html(body_html), id="main")
     parts = (
         tag("a", "Skip to the content", href="#main", class_="skip"),
         tag("header", header, class_="top"),
-        tag("div", _contents(contents), tag("main", Html(body_html), id="main"), class_="columns"),
+        tag("div", *columns, class_="columns indexed" if contents else "columns"),
         tag("footer", Html(footer_html)),
         tag("script", Html(asset("page.js"))),
     )

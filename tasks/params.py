@@ -15,10 +15,13 @@ import yaml
 from engine.errors import EspalierError
 
 
-def option(default: Any, help: str, kind: str, choices: tuple = (), least: float | None = None):
+def option(
+    default: Any, help: str, kind: str, choices: tuple = (), least: float | None = None, most: float | None = None
+):  # fmt: skip
     """One parameter. `kind` is text, int, number, bool, lines; a trailing ? admits null."""
     factory = {"default_factory": lambda: list(default)} if isinstance(default, list) else {"default": default}
-    return field(metadata={"help": help, "kind": kind, "choices": choices, "least": least}, **factory)
+    metadata = {"help": help, "kind": kind, "choices": choices, "least": least, "most": most}
+    return field(metadata=metadata, **factory)
 
 
 LETTER_TEMPLATES = [
@@ -46,7 +49,7 @@ class Ingest:
     separator: str | None = option(None, "conll: between columns; null is any run of blanks and tabs", "text?")
     comment: str | None = option(None, "conll: lines that begin with this are left out; null keeps all", "text?")
     label_column: int = option(-1, "conll: which column is the label; -1 is the last", "int")
-    limit: int | None = option(20000, "sequences taken, chosen by hash; null takes all", "int?", least=10)
+    limit: int | None = option(40000, "sequences taken, chosen by hash; null takes all", "int?", least=10)
     dev_share: float = option(0.1, "share of the sequences for development", "number", least=0)
     test_share: float = option(0.1, "share of the sequences for the test", "number", least=0)
     unlabelled_share: float = option(0.2, "share of the sequences whose labels are dropped", "number", least=0)
@@ -68,7 +71,7 @@ class Weigh:
     clusters: int = option(10, "components of the mixture of multinomials; 0 for no clustering and no drift", "int", least=0)
     iterations: int = option(40, "EM iterations at most", "int", least=1)
     restarts: int = option(2, "random starts, the best is kept", "int", least=1)
-    smoothing: float = option(0.1, "added to each count", "number", least=0)
+    smoothing: float = option(0.1, "added to each count", "number", least=1e-6)
     seed: int = option(0, "of the random starts", "int", least=0)
 
 
@@ -77,7 +80,7 @@ class Train:
     solver: str = option("owlqn", "how to minimise", "text", ("lbfgs", "owlqn", "sbcd"))
     rho1: float = option(0.5, "weight of the L1 norm: more of it, fewer features", "number", least=0)
     rho2: float = option(0.001, "weight of half the squared L2 norm", "number", least=0)
-    pairs: str = option("all", "weights for all labels of an observation, or those seen together", "text", ("all", "seen"))
+    pairs: str = option("seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen"))
     start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
     sparse: str = option("auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse"))
     max_iterations: int = option(80, "iterations (sweeps for sbcd) at most", "int", least=1)
@@ -101,7 +104,7 @@ class Report:
 @dataclass
 class Promote:
     margin: float = option(0.005, "error that the challenger may lose to the champion", "number", least=0)
-    level: float = option(0.95, "of the bootstrap interval", "number", least=0)
+    level: float = option(0.95, "of the bootstrap interval", "number", least=0, most=1)
     rounds: int = option(2000, "bootstrap resamples", "int", least=50)
     seed: int = option(0, "of the resamples", "int", least=0)
 
@@ -128,7 +131,9 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
         data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
         raise EspalierError(f"{path}: there is no parameter file; `python -m tasks.params` writes one") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a file such as params.yaml") from None
+    except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
         raise EspalierError(f"{path}{line}: not readable as YAML: {str(error).splitlines()[0]}") from None
@@ -145,9 +150,16 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
         name, equals, value = text.partition("=")
         if not equals or "." not in name:
             raise EspalierError(f"--set {text}: expected section.key=value, for example --set train.rho1=0.2")
-        _assign(params, name, yaml.safe_load(value), "--set")
+        _assign(params, name, _override(text, value), "--set")
     _check_shares(params)
     return params
+
+
+def _override(text: str, value: str) -> Any:
+    try:
+        return yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError):
+        raise EspalierError(f"--set {text}: the value is not readable as YAML; put a text in quotes") from None
 
 
 def _section(params: Params, name: Any, where: str):
@@ -186,6 +198,8 @@ def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
         raise EspalierError(f"{where}: {name} is {value!r}, expected one of {', '.join(meta['choices'])}{near}")
     if meta["least"] is not None and not converted >= meta["least"]:
         raise EspalierError(f"{where}: {name} is {value!r}, expected at least {meta['least']}")
+    if meta["most"] is not None and not converted <= meta["most"]:
+        raise EspalierError(f"{where}: {name} is {value!r}, expected at most {meta['most']}")
     return converted
 
 
@@ -194,7 +208,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = float(value)  # YAML reads 1e-4 as a text
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if abs(number) < float("inf") else None
 

@@ -54,7 +54,7 @@ def main(root: Path, params: Params) -> dict:
     """The plan from the features on disk; `espalier stage template` must have run."""
     from engine.index import pair_sets
 
-    manifest = store.read_manifest(root)
+    manifest = store.whole_manifest(root)
     observations = store.read_vocabulary(root)["observation"].to_list()
     kinds, n_labels = store.observation_kinds(observations), len(manifest["labels"])
     dataset = store.read_dataset(root, "train", manifest)

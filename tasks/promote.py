@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
-from engine import decode
 from engine.errors import EspalierError
 from engine.measures import paired_bootstrap, sequence_errors
 from engine.model import Model
@@ -17,17 +17,16 @@ from tasks import store
 from tasks.page import escape, page, percent
 from tasks.params import Params, Promote
 from tasks.progress import Progress
-from tasks.tagging import renumber
+from tasks.tagging import tag
 
 
-def errors_of(root: Path, path: Path, manifest: dict, observations: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Wrong positions of each test sequence under a model, and the lengths."""
-    model = Model.load(path)
-    test = store.read_dataset(root, "test", manifest)
-    data = renumber(test, model, observations, manifest["labels"])
-    predicted = decode.viterbi(data, model.layout, model.theta)
-    gold = np.where(data.labels < 0, -1, data.labels)
-    return sequence_errors(gold, predicted, test.offsets), np.diff(test.offsets)
+def errors_of(path: Path, tokens: pl.DataFrame, offsets: np.ndarray) -> np.ndarray:
+    """Wrong positions of each test sequence under a model.
+
+    Each model makes its own features of the tokens: a champion may know observations that
+    the vocabulary of the newest training data has lost.
+    """
+    return sequence_errors(tokens["label"].to_numpy(), np.array(tag(Model.load(path), tokens)), offsets)
 
 
 def decide(champion: np.ndarray, challenger: np.ndarray, lengths: np.ndarray, options: Promote) -> dict:
@@ -82,12 +81,14 @@ def main(root: Path, params: Params, progress: Progress, force: bool = False) ->
     candidate, champion = root / store.CANDIDATE, root / store.CHAMPION
     if not candidate.is_file():
         raise EspalierError(f"{candidate}: there is no candidate to promote; run `espalier run` first")
-    manifest = store.read_manifest(root)
-    observations = store.read_vocabulary(root)["observation"].to_list()
-    challenger, lengths = errors_of(root, candidate, manifest, observations)
+    manifest, log = store.whole_manifest(root), root / store.DECISIONS
+    earlier = store.read_jsonl(log) if log.exists() else []
+    tokens = store.read_tokens(root, "test")[0]
+    offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
+    challenger, lengths = errors_of(candidate, tokens, offsets), np.diff(offsets)
     progress.step(note="challenger")
     if champion.exists():
-        decision = decide(errors_of(root, champion, manifest, observations)[0], challenger, lengths, params.promote)
+        decision = decide(errors_of(champion, tokens, offsets), challenger, lengths, params.promote)
     else:
         decision = first_decision(challenger, lengths)
     progress.step(note="champion")
@@ -98,7 +99,7 @@ def main(root: Path, params: Params, progress: Progress, force: bool = False) ->
     if decision["promoted"]:
         with store.replacing(champion) as temporary:
             shutil.copyfile(candidate, temporary)
-    store.append_jsonl(root / store.DECISIONS, decision)
-    store.write_text(root / store.DECISION, decision_page(store.read_jsonl(root / store.DECISIONS)))
+    store.write_jsonl(log, [*earlier, decision])
+    store.write_text(root / store.DECISION, decision_page([*earlier, decision]))
     progress.end(("promoted: " if decision["promoted"] else "refused: ") + decision["reason"])
     return decision

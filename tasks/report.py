@@ -110,8 +110,9 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     """Calibration comes from the predictions by the function that evaluate uses, so both say the same."""
     weights, metadata = store.read_arrow(root / store.CANDIDATE, {"weight": "double"})
     predictions, _ = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
-    correct = np.equal(predictions.column("label").to_pylist(), predictions.column("predicted").to_pylist())
-    _, bins = measures.calibration(predictions.column("confidence").to_numpy(), correct, params.evaluate.bins)
+    gold, said, confidence = (predictions.column(n).to_pylist() for n in ("label", "predicted", "confidence"))
+    correct = np.array([a == b for a, b in zip(gold, said, strict=True)])
+    _, bins = measures.calibration(np.array(confidence), correct, params.evaluate.bins)
     metrics, trace = store.read_json(root / store.METRICS), store.read_jsonl(root / store.TRACE)
     manifest, clusters = store.read_manifest(root), store.read_json(root / store.CLUSTERS)
     return Inputs(metrics, trace, predictions, bins, weights, metadata, manifest, clusters, params.as_dict())
@@ -270,7 +271,7 @@ def panel(
     """A chart of columns of the trace, (name, style, column) each; a sentence when they hold nothing."""
     series = [charts.Series(name, style, column(trace, source)) for name, style, source in lines]
     if all(v is None for s in series for v in s.values):
-        return figure(title, message(f"No {title.lower()} was recorded in this run."))
+        return figure(title, message(f"This run recorded no {title.lower()}."))
     drawn = charts.line_chart(key, title, "Iteration", column(trace, "iteration"), series, **options)
     return figure(title, join([charts.line_legend(series) if len(series) > 1 else "", drawn]), note)
 
@@ -327,8 +328,9 @@ def heat_figure(key: str, counts: Counter, errors: Counter, nouns: Nouns) -> Htm
     """One map for large screens, a smaller one for phones, so that neither scrolls; the style sheet picks."""
     labels = neighbours(most_confused(errors, HEAT_LABELS[key]), errors)
     inside = sum(n for (gold, said), n in errors.items() if gold in labels and said in labels)
+    share = percent(inside / errors.total(), 0)
     note = (
-        f"the {len(labels)} {plural(nouns.label)} with most errors, {percent(inside / errors.total(), 0)} of all errors; "
+        f"the {len(labels)} {plural(nouns.label)} with most errors, {share} of all errors; "
         "a stronger colour is more often, right answers are grey"
     )
     names = f"right {nouns.label}", f"predicted {nouns.label}"
@@ -366,7 +368,8 @@ def confusion_table(sequences: list[Tagged], counts: Counter, errors: Counter, n
     ]  # fmt: skip
     headings = ("Right", "Predicted", "Count", "Of all errors", f"Of this {nouns.label}", "Seen in")
     caption = f"The {len(rows)} most frequent confusions"
-    return table(caption, headings, rows, numeric=(2, 3, 4), class_="confused")
+    long = any(len(label) > 6 for pair in top for label in pair)  # no room for both and figures in one line
+    return table(caption, headings, rows, (2, 3, 4), "confused long" if long else "confused")
 
 
 def examples(sequences: list[Tagged], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Html]:
@@ -681,7 +684,7 @@ def drift_cards(found: dict[str, Any], nouns: Nouns) -> Html:
     alike = "bits: 0 when both are alike, 1 when they share nothing"
     of = f"of {count(found.get('sequences') or 0, nouns.sequence)}, after weighing"
     shown = [
-        card("Jensen-Shannon divergence", number(found.get("jensen_shannon")), alike),
+        card("Jensen-Shannon divergence", number(found.get("jensen_shannon"), 2), alike),
         card("Effective sample size", number(found.get("effective_sample_size"), 4), of),
     ]
     if out := found.get("pool_without_label_share"):

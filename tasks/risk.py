@@ -53,9 +53,17 @@ def tokens_of(truth: dict, inputs: np.ndarray) -> pl.DataFrame:
 
 
 def excess_risk(truth: dict, model: Model) -> dict:
-    """Excess risk and Bayes risk in nats per sequence, and the Bayes error per token."""
+    """Excess risk and Bayes risk in nats per sequence, and the Bayes error per token.
+
+    A model that never saw one of the labels has an infinite risk, and none is given.
+    """
     inputs = all_inputs(truth)
     probability, single, pairs = true_posteriors(truth, inputs)
+    least = true_entropy(truth, inputs, probability, single, pairs)
+    best = {"bayes_risk": float(probability @ least),
+            "bayes_error": float(probability @ (1 - single.max(axis=2)).mean(axis=1))}  # fmt: skip
+    if set(model.labels) != set(truth["labels"]):
+        return best
     data = dataset_of(model, tokens_of(truth, inputs))
     here, between = decode.score_arrays(data, model.layout, model.theta)
     order = np.array([truth["labels"].index(label) for label in model.labels])
@@ -64,9 +72,4 @@ def excess_risk(truth: dict, model: Model) -> dict:
     expected = (single * here.reshape(shape)).sum(axis=(1, 2))
     expected += (pairs * between.reshape(*shape, len(order))[:, 1:]).sum(axis=(1, 2, 3))
     loss = decode.log_partition(data, model.layout, model.theta) - expected
-    least = true_entropy(truth, inputs, *true_posteriors(truth, inputs))
-    return {
-        "excess_risk": float(probability @ (loss - least)),
-        "bayes_risk": float(probability @ least),
-        "bayes_error": float(probability @ (1 - single.max(axis=2)).mean(axis=1)),
-    }
+    return best | {"excess_risk": float(probability @ (loss - least))}

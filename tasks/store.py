@@ -41,6 +41,7 @@ DECISION = "reports/decision.html"
 
 MADE_BY = {"data/tokens": "ingest", "data/features": "template", "data/weights": "weigh", "models": "train",
            "reports": "evaluate"}  # fmt: skip
+TEXT = "large_string"  # as Polars writes texts
 KIND_CODES = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
 
 
@@ -69,10 +70,6 @@ def write_jsonl(path: Path, rows: Iterable[dict]) -> None:
     write_text(path, "".join(json.dumps(row, sort_keys=True, ensure_ascii=False) + "\n" for row in rows))
 
 
-def append_jsonl(path: Path, row: dict) -> None:
-    write_jsonl(path, [*(read_jsonl(path) if path.exists() else []), row])
-
-
 def write_csv(path: Path, names: list[str], rows: Iterable[Iterable]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -81,14 +78,21 @@ def write_csv(path: Path, names: list[str], rows: Iterable[Iterable]) -> None:
     write_text(path, out.getvalue())
 
 
+def _stage_of(path: Path) -> str | None:
+    """The stage that makes a file; the last folder counts, whatever those above the project are called."""
+    text = f"/{path.as_posix()}"
+    found = {text.rfind(f"/{place}/"): stage for place, stage in MADE_BY.items()}
+    return found[max(found)] if max(found) >= 0 else None
+
+
 def _missing(path: Path) -> EspalierError:
-    stage = next((name for place, name in MADE_BY.items() if place in path.as_posix()), None)
+    stage = _stage_of(path)
     remedy = f"; run `espalier stage {stage}` first" if stage else ""
     return EspalierError(f"{path}: there is no such file{remedy}")
 
 
 def _damaged(path: Path, error: Exception) -> EspalierError:
-    stage = next((name for place, name in MADE_BY.items() if place in path.as_posix()), None)
+    stage = _stage_of(path)
     remedy = f"run `espalier stage {stage}` again" if stage else "make it again"
     text = (str(error) or type(error).__name__).splitlines()[0]
     return EspalierError(f"{path}: damaged or not what it should be ({text}); {remedy} or restore it with `dvc checkout`")
@@ -99,16 +103,16 @@ def read_json(path: Path):
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise _missing(path) from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
 
 
 def read_jsonl(path: Path) -> list[dict]:
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     except FileNotFoundError:
         raise _missing(path) from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
 
 
@@ -133,11 +137,17 @@ def read_arrow(path: Path, columns: dict[str, str] | None = None) -> tuple[pa.Ta
         info = json.loads((table.schema.metadata or {}).get(b"espalier", b"{}"))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(path, error) from None
-    for name, wanted in (columns or {}).items():
-        if name not in table.schema.names or not str(table.schema.field(name).type).startswith(wanted):
+    _check_columns(path, table, columns or {})
+    return table, info
+
+
+def _check_columns(path: Path, table: pa.Table, columns: dict[str, str]) -> None:
+    for name, wanted in columns.items():
+        if table.schema.names.count(name) != 1 or str(table.schema.field(name).type) != wanted:
             found = ", ".join(f"{f.name}: {f.type}" for f in table.schema)
             raise _damaged(path, ValueError(f"expected a column {name} of type {wanted}, found {found}"))
-    return table, info
+        if table.column(name).null_count:
+            raise _damaged(path, ValueError(f"column {name} has empty fields"))
 
 
 def write_tokens(root: Path, split: str, tokens: pl.DataFrame, info: dict) -> None:
@@ -145,7 +155,13 @@ def write_tokens(root: Path, split: str, tokens: pl.DataFrame, info: dict) -> No
 
 
 def read_tokens(root: Path, split: str) -> tuple[pl.DataFrame, dict]:
-    table, info = read_arrow(root / TOKENS.format(split), {"sequence": "int32"})
+    path = root / TOKENS.format(split)
+    table, info = read_arrow(path, {"sequence": "int32"})
+    others = [] if split == "unlabelled" else ["label"]
+    inputs = [f"x{i}" for i in range(max(1, table.num_columns - 1 - len(others)))]
+    _check_columns(path, table, dict.fromkeys([*inputs, *others], TEXT))
+    if not isinstance(info, dict) or "nouns" not in info:
+        raise _damaged(path, ValueError("no description of the data in it"))
     return pl.from_arrow(table), info
 
 
@@ -158,8 +174,21 @@ def read_manifest(root: Path) -> dict:
     return read_json(root / MANIFEST)
 
 
+def whole_manifest(root: Path) -> dict:
+    """The manifest, with everything that the stages after `template` rely on."""
+    manifest = read_manifest(root)
+    for key in ("templates", "kinds", "labels", "nouns", "observations", "splits", "vocabulary_sha256", "data_version"):
+        if not isinstance(manifest, dict) or key not in manifest:
+            raise _damaged(root / MANIFEST, ValueError(f"{key} is missing"))
+    return manifest
+
+
 def read_vocabulary(root: Path) -> pl.DataFrame:
-    table, _ = read_arrow(root / VOCABULARY, {"template": "int16", "count": "int64"})
+    """The vocabulary that the manifest speaks of: ids in features mean nothing under another."""
+    path = root / VOCABULARY
+    table, _ = read_arrow(path, {"observation": TEXT, "template": "int16", "count": "int64"})
+    if file_hash(path) != whole_manifest(root)["vocabulary_sha256"]:
+        raise _damaged(path, ValueError("it does not belong to the manifest"))
     return pl.from_arrow(table)
 
 
@@ -202,6 +231,8 @@ def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | N
     limit = manifest["observations"]
     if len(observations) and not (-1 <= observations.min() and observations.max() < limit):
         raise _damaged(root / FEATURES / split, ValueError(f"an observation id outside 0..{limit - 1}"))
+    if len(labels) and not (-1 <= labels.min() and labels.max() < len(manifest["labels"])):
+        raise _damaged(root / FEATURES / split, ValueError(f"a label id outside 0..{len(manifest['labels']) - 1}"))
     try:
         return make_dataset(observations, labels, sequence_offsets(sequence), weights)
     except EspalierError as error:
@@ -210,4 +241,7 @@ def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | N
 
 def read_weights(root: Path) -> np.ndarray:
     table, _ = read_arrow(root / WEIGHTS, {"sequence": "int32", "weight": "double"})
-    return table.column("weight").to_numpy()
+    weights = table.column("weight").to_numpy()
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise _damaged(root / WEIGHTS, ValueError("a weight that is negative or not finite"))
+    return weights

@@ -64,16 +64,17 @@ def data_version(root: Path) -> str:
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(len(store.SPLITS) + 1, "part")
     templates = parse(params.template.lines)
+    parts = {split: store.read_tokens(root, split)[0] for split in store.SPLITS}
     train, info = store.read_tokens(root, "train")
-    check_columns(templates, len(input_columns(train)))
+    for tokens in parts.values():
+        check_columns(templates, len(input_columns(tokens)))
     vocabulary = grow_vocabulary(expand(train, templates), params.template.min_count)
     labels = sorted(train["label"].unique().to_list())
     progress.step(note=f"{len(vocabulary):,} observations")
+    tables = {split: features(tokens, templates, vocabulary, labels) for split, tokens in parts.items()}
     splits = {}
-    for split in store.SPLITS:
-        tokens = store.read_tokens(root, split)[0]
-        table = features(tokens, templates, vocabulary, labels)
-        shards = store.write_shards(root, split, table, params.template.shard_tokens)
+    for split, tokens in parts.items():  # nothing is written before all is computed
+        shards = store.write_shards(root, split, tables[split], params.template.shard_tokens)
         splits[split] = {"sequences": tokens["sequence"].n_unique(), "tokens": len(tokens), "shards": shards}
         progress.step(note=split)
     store.write_arrow(root / store.VOCABULARY, vocabulary.select("observation", "template", "count"))

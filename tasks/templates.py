@@ -12,7 +12,7 @@ import polars as pl
 
 from engine.errors import EspalierError
 
-MACRO = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*\]")
+MACRO = re.compile(r"%x\[\s*([+-]?\d{1,9})\s*,\s*(\d{1,9})\s*\]")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def expand(tokens: pl.DataFrame, templates: list[Template]) -> pl.DataFrame:
     ).select(pl.len().alias("_") if not macros else [_macro_column(macro) for macro in macros])
     columns = [_expansion(template).alias(f"t{i:02d}") for i, template in enumerate(templates)]
     if not macros:
-        return pl.select(*columns).select(pl.all().repeat_by(len(tokens)).explode()) if len(tokens) else frame.clear()
+        return pl.select(*columns).select(pl.all().repeat_by(len(tokens)).explode()).head(len(tokens))
     return frame.select(columns)
 
 

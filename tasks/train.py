@@ -108,15 +108,17 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
 
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
-    options, manifest = params.train, store.read_manifest(root)
+    options, manifest = params.train, store.whole_manifest(root)
     threads.set_threads(options.threads)
     progress.begin(options.max_iterations, "iteration")
-    weights = store.read_weights(root)
+    weights, sequences = store.read_weights(root), manifest["splits"]["train"]["sequences"]
+    if len(weights) != sequences:
+        raise EspalierError(
+            f"{root / store.WEIGHTS}: {len(weights):,} weights for {sequences:,} sequences; run `espalier stage weigh` again"
+        )
     dataset = store.read_dataset(root, "train", manifest, weights)
     dev = store.read_dataset(root, "dev", manifest)
     observations = store.read_vocabulary(root)["observation"].to_list()
-    if len(observations) != manifest["observations"]:
-        raise EspalierError(f"{root / store.VOCABULARY} does not belong to the manifest; run `espalier stage template`")
     layout = make_layout(dataset, len(manifest["labels"]), store.observation_kinds(observations), options)
     initial = starting_point(root / options.initial if options.initial else None, layout, observations, manifest["labels"])
     result, seconds = fit(dataset, dev, layout, initial, options, progress)

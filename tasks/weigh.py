@@ -92,7 +92,7 @@ def summary(labelled, pool, weights, k: int, typical, inputs) -> dict:
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(2, "step")
-    options, manifest = params.weigh, store.read_manifest(root)
+    options, manifest = params.weigh, store.whole_manifest(root)
     train = store.read_dataset(root, "train", manifest)
     size = len(train.weights)
     weights, labelled = np.ones(size), np.zeros(size, np.int32)

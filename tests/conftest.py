@@ -1,7 +1,12 @@
-"""Shared by all tests: the oracles in tests/reference import as `reference`, whatever pytest's import mode."""
+"""Shared by all tests: the oracles in tests/reference import as `reference` in every import mode."""
 
+import os
+import shutil
 import sys
 from pathlib import Path
+
+import pytest
+import yaml
 
 TESTS = Path(__file__).resolve().parent
 for folder in (TESTS.parent, TESTS, TESTS / "engine"):
@@ -10,4 +15,60 @@ for folder in (TESTS.parent, TESTS, TESTS / "engine"):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1, so it must be quick uncompiled")
+    config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1; must be quick uncompiled")
+
+
+# ---- projects for the tests of stages and the command line
+
+
+def small_params():
+    """A simulated source and few iterations: every stage in well under a second."""
+    from tasks.params import Params
+
+    params = Params()
+    params.ingest.source, params.ingest.limit = "simulated", 300
+    params.template.lines = ["*:%x[0,0]", "U-1:%x[-1,0]", "B"]
+    params.weigh.clusters, params.train.max_iterations, params.promote.rounds = 3, 15, 100
+    params.train.solver, params.train.pairs, params.train.rho1, params.train.rho2 = "owlqn", "all", 0.5, 0.001
+    return params
+
+
+def run_stages(root, params, *names):
+    """The named stages without any driver."""
+    from importlib import import_module
+
+    from tasks.progress import Progress
+
+    return {name: import_module(f"tasks.{name}").main(root, params, Progress()) for name in names}
+
+
+def tree(root):
+    """{relative path: bytes} of every file below `root`."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def finished_project(tmp_path_factory):
+    """A project after ingest, template, weigh, train and evaluate. Only to look at: `project` is a copy to break."""
+    root = tmp_path_factory.mktemp("finished")
+    params = small_params()
+    run_stages(root, params, "ingest", "template", "weigh", "train", "evaluate")
+    (root / "params.yaml").write_text(yaml.safe_dump(params.as_dict()), encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def project(finished_project, tmp_path):
+    """A finished project of one's own."""
+    root = tmp_path / "project"
+    shutil.copytree(finished_project, root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def corpora():
+    """The folder of corpora, which are not ours to put into the repository."""
+    folder = Path(os.environ.get("ESPALIER_DATA") or TESTS.parent.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no corpora in {folder}: set ESPALIER_DATA")
+    return folder

@@ -25,12 +25,13 @@ class Solver:
     accepts_l1: bool
     monotone: bool
     help: str
+    needs_blocks: bool = False
 
 
 SOLVERS = {
     "lbfgs": Solver(lbfgs, False, True, "limited-memory BFGS; smooth penalties only"),
     "owlqn": Solver(owlqn, True, True, "orthant-wise limited-memory quasi-Newton"),
-    "sbcd": Solver(sbcd, True, True, "sparse blockwise coordinate descent, one observation at a time"),
+    "sbcd": Solver(sbcd, True, True, "sparse blockwise coordinate descent, one observation at a time", True),
 }
 
 
@@ -52,6 +53,11 @@ def minimise(
         raise EspalierError(
             f"{solver} cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose one of {', '.join(fitting)}"
         )
+    if SOLVERS[solver].needs_blocks and not hasattr(objective, "positions"):
+        raise EspalierError(
+            f"{solver} needs the blocks of a chain objective, {type(objective).__name__} has none: "
+            "choose a gradient solver such as lbfgs or owlqn"
+        )
     theta = np.zeros(objective.size) if theta0 is None else np.array(theta0, dtype=np.float64)
     if theta.shape != (objective.size,):
         raise EspalierError(f"theta0 has {theta.size} weights: expected {objective.size}")
@@ -71,4 +77,4 @@ def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iterati
         "gradient_norm": penalty.optimality(theta, gradient),
         "evaluations": evaluations,
     }
-    return line | objective.active(theta)
+    return line | (objective.active(theta) if hasattr(objective, "active") else {})

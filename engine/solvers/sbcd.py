@@ -23,12 +23,11 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) ->
 
     blocks = Blocks(objective, theta)
     factor = np.full(blocks.count, 2.0)
-    occupied = np.array([len(blocks.members(x)) > 0 for x in range(blocks.count)])
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
     reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
     while reason is None:
-        chosen = _candidates(blocks, penalty, theta, gradient) & occupied
+        chosen = _candidates(blocks, penalty, theta, gradient)
         moved = sum([_update(blocks, x, penalty, factor) for x in np.flatnonzero(chosen)])
         loss, gradient = objective.value_and_gradient(theta)
         evaluations += 1
@@ -52,6 +51,8 @@ def _update(blocks: Blocks, x: int, penalty: ElasticNet, factor: np.ndarray) -> 
     """Move block x; True when it moved."""
     slots = blocks.slots(x)
     before = blocks.theta[slots]
+    if not len(blocks.members(x)):
+        return _forget(blocks, slots, penalty)
     first, second = blocks.derivatives(x, slots)
     second = np.maximum(second, FLOOR)
     while factor[x] <= LARGEST:
@@ -67,3 +68,11 @@ def _update(blocks: Blocks, x: int, penalty: ElasticNet, factor: np.ndarray) -> 
         factor[x] *= 4.0
     factor[x] = 2.0
     return False
+
+
+def _forget(blocks: Blocks, slots: np.ndarray, penalty: ElasticNet) -> bool:
+    """An observation that occurs nowhere has only its penalty: its weights are best at zero."""
+    held = bool(np.any(blocks.theta[slots])) and (penalty.rho1 > 0 or penalty.rho2 > 0)
+    if held:
+        blocks.theta[slots] = 0.0
+    return held

@@ -16,6 +16,7 @@ from engine.errors import EspalierError
 from tasks.params import Ingest
 from tasks.sources import Corpus
 
+BLANKS = " \t"  # other white space, such as a no-break space, may be a token
 NOUNS = {"token": "token", "label": "label", "sequence": "sequence"}
 
 
@@ -24,9 +25,9 @@ def read_bytes(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise EspalierError(f"{path}: there is no such file; check ingest.path and the others in params.yaml") from None
+        raise EspalierError(f"{path}: there is no such file; check its name and folder") from None
     except OSError as error:
-        raise EspalierError(f"{path}: cannot be read ({error.strerror})") from None
+        raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a readable file") from None
     if data[:2] != b"\x1f\x8b":
         return data
     try:
@@ -59,13 +60,13 @@ def parse(data: bytes, path: Path, separator: str | None = None, comment: str | 
     frame = pl.DataFrame({"text": lines_of(data, path)}).with_row_index("line", offset=1)
     if comment:
         frame = frame.filter(~pl.col("text").str.starts_with(comment))
-    blank = pl.col("text").str.strip_chars().eq("")
+    blank = pl.col("text").str.strip_chars(BLANKS).eq("")
     frame = frame.with_columns(sequence=blank.cum_sum()).filter(~blank)
     if frame.is_empty():
         raise EspalierError(f"{path}: holds no token; expected one token a line and an empty line after each sequence")
     text = pl.col("text")
     if separator is None:
-        fields = text.str.strip_chars(" \t").str.replace_all(r"[ \t]+", "\t").str.split("\t")
+        fields = text.str.strip_chars(BLANKS).str.replace_all(r"[ \t]+", "\t").str.split("\t")
     else:
         fields = text.str.split(separator)
     frame = frame.with_columns(fields=fields).with_columns(width=pl.col("fields").list.len())
@@ -116,7 +117,7 @@ def _label_position(names: list[str], column: int, path: Path) -> int:
 def _check_empty(table: pl.DataFrame, path: Path) -> None:
     """With a fixed separator a field may be empty; an empty label is a missing one."""
     for name in table.columns[2:]:
-        empty = table.filter(pl.col(name).str.strip_chars().eq(""))
+        empty = table.filter(pl.col(name).str.strip_chars(BLANKS).eq(""))
         if not empty.is_empty():
             what = "no label" if name == "label" else f"an empty column {name[1:]}"
             raise EspalierError(f"line {empty['line'][0]} of {path} has {what}: fill it in or remove the sequence")

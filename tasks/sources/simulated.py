@@ -61,7 +61,7 @@ def read(root, options: Ingest) -> Corpus:
     model, total = truth(), options.limit or DEFAULT_SEQUENCES
     shares = {"dev": options.dev_share, "test": options.test_share, "unlabelled": options.unlabelled_share}
     sizes = {name: round(total * share) for name, share in shares.items()}
-    sizes["train"] = total - sum(sizes.values())
+    sizes["train"] = max(0, total - sum(sizes.values()))
     parts = {
         name: tokens_of(model, *draw(model, sizes[name], [options.seed, index]))
         for index, name in enumerate(("train", "dev", "test", "unlabelled"))

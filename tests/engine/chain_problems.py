@@ -1,4 +1,4 @@
-"""Packs the plain problems of tests/reference for the engine and names the engine's weights as the oracle does."""
+"""Packs the plain problems of tests/reference for the engine; names its weights as the oracle does."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,9 @@ def pack(problem, layout="dense"):
 def slot_features(layout):
     """Key of reference.chain.features for each coordinate of theta."""
     keys = []
-    for family, observation, previous, label in zip(*(np.asarray(column).tolist() for column in layout.slots())):
+    for family, observation, previous, label in zip(
+        *(np.asarray(column).tolist() for column in layout.slots()), strict=True
+    ):
         name = FAMILIES[family]
         keys.append((name, observation, previous, label) if name == "lam" else (name, observation, label))
     return keys
@@ -50,7 +52,7 @@ def slot_features(layout):
 def weights_of(layout, theta):
     """theta as the oracle's dicts."""
     weights = chain.Weights({}, {}, {})
-    for feature, value in zip(slot_features(layout), theta.tolist()):
+    for feature, value in zip(slot_features(layout), theta.tolist(), strict=True):
         getattr(weights, feature[0])[feature[1:]] = value
     return weights
 
@@ -70,23 +72,31 @@ def random_theta(size, seed, density=1.0, scale=1.5):
     return theta
 
 
-@st.composite
-def problems(draw, max_labels=4, max_length=5):
-    """Mostly real lattices: hypothesis likes the smallest choice, so the telling choices come first."""
-    return random_problem(
-        seed=draw(st.integers(0, 2**31)),
-        n_labels=draw(st.sampled_from([y for y in (3, 2, 4, 1) if y <= max_labels])),
-        n_observations=draw(st.sampled_from([3, 2, 4, 1])),
-        n_columns=draw(st.sampled_from([2, 1, 3])),
-        lengths=draw(st.lists(st.integers(1, max_length), min_size=1, max_size=3)),
-        start=draw(st.booleans()),
-        none=draw(st.sampled_from([0.2, 0.0, 0.9])),
-    )
+# One seed decides everything: drawn piece by piece, most of hypothesis's examples are degenerate
+# lattices that no bug disturbs.
+SEEDS = st.integers(0, 2**32)
+
+
+def problems(max_labels=4, max_length=5):
+    def make(seed):
+        rng = np.random.default_rng(seed)
+        return random_problem(
+            seed,
+            n_labels=int(rng.integers(2, max_labels + 1)) if rng.random() < 0.9 else 1,
+            n_observations=int(rng.integers(1, 5)),
+            n_columns=int(rng.integers(1, 4)),
+            lengths=np.maximum(1, rng.integers(0, max_length + 1, 3)).tolist(),
+            start=bool(rng.integers(2)),
+            none=float(rng.choice([0.0, 0.2, 0.9], p=[0.3, 0.6, 0.1])),
+        )
+
+    return SEEDS.map(make)
 
 
 @st.composite
 def lattices(draw, scale=1.5):
     """A packed problem and a theta, sparse or dense, for it."""
-    packed = pack(draw(problems()), draw(st.sampled_from(["dense", "seen"])))
-    density = draw(st.sampled_from([0.5, 1.0, 0.1, 0.0]))
-    return packed, random_theta(packed.layout.size, draw(st.integers(0, 2**31)), density, scale)
+    problem, rng = draw(problems()), np.random.default_rng(draw(SEEDS))
+    packed = pack(problem, rng.choice(["dense", "seen"]))
+    density = rng.choice([0.0, 0.1, 0.5, 1.0], p=[0.05, 0.25, 0.35, 0.35])
+    return packed, random_theta(packed.layout.size, rng.integers(2**32), density, scale)

@@ -1,4 +1,4 @@
-"""What blockwise descent computes for one block, against the enumeration: derivatives (5) and (16), change of the loss."""
+"""One block of blockwise descent against the enumeration: derivatives (5) and (16), change of the loss."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ DENSITIES = ("sparse", "auto", "dense")
 
 
 def second_derivatives(problem, weights):
-    """(16): sum over sequences and positions of w (E f^2 - (E f)^2), f = how often the feature fires at the position."""
+    """(16): sum over positions of w (E f^2 - (E f)^2), f = how often the feature fires at the position."""
     table = {}
 
     def add(feature, w, repeats, probability):
         table[feature] = table.get(feature, 0.0) + w * repeats**2 * probability * (1.0 - probability)
 
-    for sequence, w in zip(problem.sequences, problem.weights):
+    for sequence, w in zip(problem.sequences, problem.weights, strict=True):
         single = chain.marginals(sequence, problem.n_labels, weights)
         pairs = chain.pairwise_marginals(sequence, problem.n_labels, weights)
         for t, position in enumerate(sequence):

@@ -1,4 +1,4 @@
-"""The compile cache: named after the sources, moved when a place is read-only, harmless when there is none."""
+"""The compile cache: named after the sources, moved when a place is read-only, and not needed."""
 
 import os
 import shutil
@@ -85,7 +85,7 @@ def test_no_writable_place_is_no_error(places):
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_another_user_is_not_trusted(places):
-    """Cached kernels are machine code and pickles: who owns the shared temporary folder could run code as us."""
+    """Cached kernels are machine code and pickles: who owns the temporary folder could run code as us."""
     for folder in ("chosen", "environment", "user"):
         make_read_only(places / folder)
     planted = cache.cache_directory()
@@ -111,8 +111,14 @@ def test_the_engine_works_without_any_cache(tmp_path):
     for folder in ("chosen", "user", "tmp"):
         make_read_only(tmp_path / folder)
     code = f"import sys, tempfile; sys.prefix = {str(tmp_path / 'user')!r}; tempfile.tempdir = {str(tmp_path / 'tmp')!r}"
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "chosen"), "XDG_CACHE_HOME": str(tmp_path / "user")}
-    done = subprocess.run([sys.executable, "-c", code + SOLVE], cwd=ROOT, env=env, capture_output=True, text=True)
+    env = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(tmp_path / "chosen"),
+        "XDG_CACHE_HOME": str(tmp_path / "user"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code + SOLVE], cwd=ROOT, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert float.fromhex(done.stdout.strip()) == pytest.approx(2 * 0.6931471805599453)
 

@@ -21,7 +21,9 @@ from engine.threads import set_threads
 
 ROUNDING = 1e-10  # probabilities and small log partitions: a few hundred roundings of 1e-16, with room
 LARGE = 1e-12  # relative, at |theta| = 700, where a log partition of thousands carries fewer decimals
-LONG = 1e-9  # relative, T = 100,000: the engine and the oracle each add 1e5 terms, errors grow with T at worst
+LONG = (
+    1e-9  # relative, T = 100,000: the engine and the oracle each add 1e5 terms, errors grow with T at worst
+)
 DIFFERENCE = 2e-6  # central differences with step 1e-5: truncation 1e-10, cancellation 1e-16 * |loss| / 1e-5
 STEP = 1e-5
 
@@ -69,7 +71,7 @@ def test_seen_layout_has_what_occurs_and_nothing_else(problem):
 def test_slots_of_some_coordinates_are_those_of_all():
     layout = pack(random_problem(1, 3, 4, 2, [4, 3]), "seen").layout
     where = np.arange(0, layout.size, 3)
-    for some, whole in zip(layout.slots(where), layout.slots()):
+    for some, whole in zip(layout.slots(where), layout.slots(), strict=True):
         np.testing.assert_array_equal(some, whole[where])
 
 
@@ -118,7 +120,10 @@ def test_log_partition_and_sequence_probability(lattice):
     )
     np.testing.assert_allclose(
         decode.sequence_log_probability(packed.dataset, packed.layout, theta),
-        [chain.log_probability(x, y, p.n_labels, weights) for x, y in zip(p.sequences, p.labels)],
+        [
+            chain.log_probability(x, y, p.n_labels, weights)
+            for x, y in zip(p.sequences, p.labels, strict=True)
+        ],
         rtol=0,
         atol=ROUNDING,
     )
@@ -191,9 +196,13 @@ def test_weight_two_is_the_sequence_twice(sparse):
     problem = random_problem(7, 3, 4, 2, [4, 2])
     once = pack(problem._replace(weights=[2.0, 1.0]))
     x, y = problem.sequences, problem.labels
-    twice = pack(problem._replace(sequences=[x[0], x[0], x[1]], labels=[y[0], y[0], y[1]], weights=[1.0, 1.0, 1.0]))
+    twice = pack(
+        problem._replace(sequences=[x[0], x[0], x[1]], labels=[y[0], y[0], y[1]], weights=[1.0, 1.0, 1.0])
+    )
     theta = random_theta(once.layout.size, 8)
-    one, other = (ChainObjective(p.dataset, p.layout, sparse=sparse).value_and_gradient(theta) for p in (once, twice))
+    one, other = (
+        ChainObjective(p.dataset, p.layout, sparse=sparse).value_and_gradient(theta) for p in (once, twice)
+    )
     assert one[0] == pytest.approx(other[0], abs=ROUNDING)
     np.testing.assert_allclose(one[1], other[1], rtol=0, atol=ROUNDING)
 
@@ -239,10 +248,14 @@ def test_one_position(sparse):
     value, gradient = ChainObjective(packed.dataset, packed.layout, sparse=sparse).value_and_gradient(theta)
     z = math.exp(0.5) + math.exp(0.25)
     assert value == pytest.approx(math.log(z) - 0.25, abs=ROUNDING)
-    expected = {("mu", 0, 0): math.exp(0.5) / z, ("start", 0, 1): math.exp(0.25) / z - 1.0, ("lam", 0, 0, 1): 0.0}
+    expected = {
+        ("mu", 0, 0): math.exp(0.5) / z,
+        ("start", 0, 1): math.exp(0.25) / z - 1.0,
+        ("lam", 0, 0, 1): 0.0,
+    }
     for feature, at in ((f, slot_features(packed.layout).index(f)) for f in expected):
         assert gradient[at] == pytest.approx(expected[feature], abs=ROUNDING)
-    assert all(g == 0.0 for f, g in zip(slot_features(packed.layout), gradient) if f[0] == "lam")
+    assert all(g == 0.0 for f, g in zip(slot_features(packed.layout), gradient, strict=True) if f[0] == "lam")
     assert decode.viterbi(packed.dataset, packed.layout, theta, sparse=sparse).tolist() == [0]
 
 
@@ -501,21 +514,26 @@ def budget():
     set_threads(None)
 
 
-def larger_problem():
-    """Enough sequences of unequal length that work is really cut into pieces."""
-    lengths = np.random.default_rng(13).integers(1, 12, 400).tolist()
-    return pack(random_problem(14, 5, 12, 3, lengths))
+def larger_problem(shape="many sets"):
+    """Enough work to be cut into pieces: many distinct sets of observations, or two with thousands of positions each."""
+    if shape == "many sets":
+        return pack(random_problem(14, 5, 12, 3, np.random.default_rng(13).integers(1, 12, 400).tolist()))
+    return pack(
+        random_problem(14, 3, 2, 1, np.random.default_rng(13).integers(1, 12, 900).tolist(), none=0.1)
+    )
 
 
 @pytest.mark.parametrize("sparse", DENSITIES)
-@pytest.mark.parametrize("density", [0.05, 1.0])
-def test_bytes_do_not_depend_on_threads(budget, sparse, density):
-    packed = larger_problem()
+@pytest.mark.parametrize(("shape", "density"), [("many sets", 0.05), ("many sets", 1.0), ("few sets", 1.0)])
+def test_bytes_do_not_depend_on_threads(budget, sparse, shape, density):
+    packed = larger_problem(shape)
     theta = random_theta(packed.layout.size, 15, density)
     seen = set()
     for count in (1, 2, 4, 1):
         budget(count)
-        value, gradient = ChainObjective(packed.dataset, packed.layout, sparse=sparse).value_and_gradient(theta)
+        value, gradient = ChainObjective(packed.dataset, packed.layout, sparse=sparse).value_and_gradient(
+            theta
+        )
         labels = decode.viterbi(packed.dataset, packed.layout, theta)
         marginals = decode.marginals(packed.dataset, packed.layout, theta)
         seen.add((float(value).hex(), gradient.tobytes(), labels.tobytes(), marginals.tobytes()))

@@ -50,8 +50,14 @@ def test_error_rates_by_hand():
 
 def test_no_error_and_nothing_but_errors():
     labels, offsets = np.array([0, 1, 0]), np.array([0, 1, 3])
-    assert (measures.token_error(labels, labels), measures.sequence_error(labels, labels, offsets)) == (0.0, 0.0)
-    assert (measures.token_error(labels, 1 - labels), measures.sequence_error(labels, 1 - labels, offsets)) == (1, 1)
+    assert (measures.token_error(labels, labels), measures.sequence_error(labels, labels, offsets)) == (
+        0.0,
+        0.0,
+    )
+    assert (
+        measures.token_error(labels, 1 - labels),
+        measures.sequence_error(labels, 1 - labels, offsets),
+    ) == (1, 1)
 
 
 # ---- chunks
@@ -136,7 +142,7 @@ def naive_calibration(confidence, correct, bins):
     for b in range(bins):
         mine = [
             (c, ok)
-            for c, ok in zip(confidence, correct)
+            for c, ok in zip(confidence, correct, strict=True)
             if b / bins <= c < (b + 1) / bins or (b == bins - 1 and c == 1.0)
         ]
         if mine:
@@ -146,11 +152,13 @@ def naive_calibration(confidence, correct, bins):
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40), st.sampled_from([1, 4, 8]))
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40), st.sampled_from([1, 4, 8])
+)
 @pytest.mark.nojit
 def test_calibration_error(pairs, bins):
     """Bins are powers of two, so that no confidence changes its bin by rounding."""
-    confidence, correct = (np.array(column) for column in zip(*pairs))
+    confidence, correct = (np.array(column) for column in zip(*pairs, strict=True))
     error, rows = measures.calibration(confidence, correct, bins)
     assert error == pytest.approx(naive_calibration(confidence.tolist(), correct.tolist(), bins), abs=EXACT)
     assert sum(row["count"] for row in rows) == len(pairs)
@@ -163,7 +171,9 @@ def test_calibration_error(pairs, bins):
 
 
 def test_calibration_by_hand():
-    error, rows = measures.calibration(np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True]), 10)
+    error, rows = measures.calibration(
+        np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True]), 10
+    )
     assert [(r["count"], r["accuracy"]) for r in rows if r["count"]] == [(1, 1.0), (3, pytest.approx(2 / 3))]
     assert error == pytest.approx(0.25 * 0.45 + 0.75 * abs(2.9 / 3 - 2 / 3))
 

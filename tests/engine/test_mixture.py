@@ -28,13 +28,19 @@ def csr(matrix):
     matrix = np.asarray(matrix, dtype=float)
     rows = [np.flatnonzero(row) for row in matrix]
     indptr = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
-    return indptr, np.concatenate([*rows, []]).astype(np.int32), np.concatenate([*(m[r] for m, r in zip(matrix, rows)), []])
+    return (
+        indptr,
+        np.concatenate([*rows, []]).astype(np.int32),
+        np.concatenate([*(m[r] for m, r in zip(matrix, rows, strict=True)), []]),
+    )
 
 
 def random_counts(seed, n=12, features=5):
     rng = np.random.default_rng(seed)
     centres = rng.dirichlet(np.full(features, 0.4), 3)
-    return np.array([rng.multinomial(rng.integers(0, 9), centres[rng.integers(3)]) for _ in range(n)], dtype=float)
+    return np.array(
+        [rng.multinomial(rng.integers(0, 9), centres[rng.integers(3)]) for _ in range(n)], dtype=float
+    )
 
 
 def fit(matrix, k, **options):
@@ -56,7 +62,9 @@ def test_one_more_iteration_is_one_step_of_em(seed, k, smoothing, iterations):
     found_weights, found_probabilities = parameters(after)
     np.testing.assert_allclose(found_weights, weights, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(found_probabilities, probabilities, rtol=0, atol=ROUNDING)
-    assert after.log_likelihood == pytest.approx(reference.log_likelihood(counts, weights, probabilities), abs=1e-7)
+    assert after.log_likelihood == pytest.approx(
+        reference.log_likelihood(counts, weights, probabilities), abs=1e-7
+    )
     assert after.history[-1] == after.log_likelihood
 
 
@@ -68,7 +76,9 @@ def test_likelihood_posterior_and_assignment(seed, k):
     mixture = fit(counts, k, seed=seed, iterations=3)
     posterior, log_p = mixture.responsibilities(*csr(counts))
     weights, probabilities = parameters(mixture)
-    np.testing.assert_allclose(posterior, reference.posterior(counts, weights, probabilities), rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        posterior, reference.posterior(counts, weights, probabilities), rtol=0, atol=ROUNDING
+    )
     assert log_p.sum() == pytest.approx(reference.log_likelihood(counts, weights, probabilities), abs=1e-8)
     joint = np.sort(reference.log_joint(counts, weights, probabilities), axis=1)
     clear = joint[:, -1] - joint[:, -2] > 1e-9 if k > 1 else np.ones(len(counts), bool)
@@ -109,7 +119,7 @@ def test_clear_clusters_are_found():
     counts = np.array([rng.multinomial(20, centres[c]) for c in truth])
     mixture = fit(counts, 2, seed=3, iterations=50, restarts=3, smoothing=0.01)
     assigned = mixture.assign(*csr(counts))
-    assert len(set(zip(truth, assigned))) == 2
+    assert len(set(zip(truth, assigned, strict=True))) == 2
     assert sorted(parameters(mixture)[0]) == pytest.approx([0.25, 0.75], abs=0.01)
 
 
@@ -144,7 +154,9 @@ def test_threads_do_not_matter():
         for budget in (1, 2, 4):
             set_threads(budget)
             mixture = fit(counts, 4, seed=5, iterations=5, tolerance=0.0)
-            seen.add((mixture.log_probabilities.tobytes(), mixture.log_weights.tobytes(), mixture.log_likelihood))
+            seen.add(
+                (mixture.log_probabilities.tobytes(), mixture.log_weights.tobytes(), mixture.log_likelihood)
+            )
     finally:
         set_threads(None)
     assert len(seen) == 1
@@ -211,7 +223,10 @@ def test_pointers_beyond_the_data_are_refused():
 
 @EXAMPLES
 @given(
-    st.integers(0, 10**6), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(1, 3), st.sampled_from([0.3, 1.0])
+    st.integers(0, 10**6),
+    st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.sampled_from([0.3, 1.0]),
 )
 @pytest.mark.nojit
 def test_bags_count_the_observations_of_each_sequence(seed, lengths, columns, none):
@@ -224,4 +239,4 @@ def test_bags_count_the_observations_of_each_sequence(seed, lengths, columns, no
     for n, (lo, hi) in enumerate(itertools.pairwise(offsets)):
         expected = Counter(o for o in observations[lo:hi].ravel().tolist() if o >= 0)
         mine = slice(indptr[n], indptr[n + 1])
-        assert dict(zip(indices[mine].tolist(), counts[mine].tolist())) == expected
+        assert dict(zip(indices[mine].tolist(), counts[mine].tolist(), strict=True)) == expected

@@ -1,5 +1,6 @@
 """The model file: a round trip loses nothing, and no file, however damaged or hostile, does more than raise an error."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -21,7 +22,12 @@ from engine.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ["U00:%x[0,0]", "B", "*01:%x[-1,0]"]
-INFO = {"solver": "sbcd", "penalty": {"rho1": 0.5, "rho2": 0.0}, "nouns": {"token": "letter"}, "note": "élan ☂"}
+INFO = {
+    "solver": "sbcd",
+    "penalty": {"rho1": 0.5, "rho2": 0.0},
+    "nouns": {"token": "letter"},
+    "note": "élan ☂",
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,7 @@ def saved(model, tmp_path):
 def named_weights(labels, observations, layout, theta):
     """Every active weight by its names."""
     found = {}
-    for feature, value in zip(slot_features(layout), theta.tolist()):
+    for feature, value in zip(slot_features(layout), theta.tolist(), strict=True):
         if value:
             words = (feature[0], observations[feature[1]], *(labels[y] for y in feature[2:]))
             assert words not in found
@@ -69,10 +75,14 @@ def test_compacting_keeps_every_active_weight(trained, model):
 
 def test_what_is_loaded_is_what_was_saved(model, saved):
     found = Model.load(saved)
-    assert (found.labels, found.templates, found.observations) == (model.labels, model.templates, model.observations)
+    assert (found.labels, found.templates, found.observations) == (
+        model.labels,
+        model.templates,
+        model.observations,
+    )
     assert found.info == model.info == INFO
     assert found.theta.tobytes() == model.theta.tobytes()
-    for mine, other in zip(found.layout, model.layout):
+    for mine, other in zip(found.layout, model.layout, strict=True):
         np.testing.assert_array_equal(mine, other)
 
 
@@ -84,7 +94,10 @@ def test_a_loaded_model_labels_as_before(trained, saved):
     moved = packed.dataset._replace(observations=renumber[packed.dataset.observations])
     before, after = (
         decode.marginals(dataset, layout, weights)
-        for dataset, layout, weights in ((packed.dataset, packed.layout, theta), (moved, found.layout, found.theta))
+        for dataset, layout, weights in (
+            (packed.dataset, packed.layout, theta),
+            (moved, found.layout, found.theta),
+        )
     )
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-12)  # the same sums, perhaps in another order
 
@@ -92,7 +105,11 @@ def test_a_loaded_model_labels_as_before(trained, saved):
 def test_the_same_model_is_the_same_bytes(model, saved, tmp_path):
     model.save(tmp_path / "again.model")
     Model.load(saved).save(tmp_path / "copy.model")
-    assert saved.read_bytes() == (tmp_path / "again.model").read_bytes() == (tmp_path / "copy.model").read_bytes()
+    assert (
+        saved.read_bytes()
+        == (tmp_path / "again.model").read_bytes()
+        == (tmp_path / "copy.model").read_bytes()
+    )
 
 
 def test_the_file_is_an_arrow_table_that_others_can_read(model, saved):
@@ -142,13 +159,14 @@ def test_a_full_observation_is_not_mistaken_for_a_list(trained, tmp_path):
 
 def test_a_failed_save_leaves_the_old_model(model, saved, tmp_path, monkeypatch):
     before = saved.read_bytes()
+    other = dataclasses.replace(model, theta=model.theta + 1.0)
 
     def fail(*_):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="no space"):
-        model.save(saved)
+        other.save(saved)
     assert saved.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == [saved.name]
 
@@ -209,7 +227,8 @@ def test_no_file_and_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"U00:a\t0.5\n", b"ARROW1\0\0", b"\x89PNG\r\n\x1a\n" + b"\0" * 64, b"{}", os.urandom(4096)]
+    "content",
+    [b"", b"U00:a\t0.5\n", b"ARROW1\0\0", b"\x89PNG\r\n\x1a\n" + b"\0" * 64, b"{}", os.urandom(4096)],
 )
 def test_files_of_other_kinds(tmp_path, content):
     path = tmp_path / "other.model"
@@ -222,7 +241,10 @@ def test_a_zip_and_an_arrow_stream(tmp_path, model):
         archive.writestr("a", "b")
     refused(tmp_path / "zip.model")
     table = model.table()
-    with pa.OSFile(str(tmp_path / "stream.model"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+    with (
+        pa.OSFile(str(tmp_path / "stream.model"), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema) as writer,
+    ):
         writer.write_table(table)
     refused(tmp_path / "stream.model")
 
@@ -245,7 +267,9 @@ def head_of(table):
 
 
 def with_head(table, text):
-    return table.replace_schema_metadata({"espalier": text if isinstance(text, (str, bytes)) else json.dumps(text)})
+    return table.replace_schema_metadata(
+        {"espalier": text if isinstance(text, (str, bytes)) else json.dumps(text)}
+    )
 
 
 HEADS = {
@@ -404,7 +428,10 @@ assert events, "the hook hears nothing"
 def test_no_code_runs_while_loading(model, saved, tmp_path):
     """Audited by the interpreter itself, also for a column that claims to be a pickled extension type."""
     table = model.table()
-    claim = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickle.dumps(Trap())}
+    claim = {
+        "ARROW:extension:name": "arrow.py_extension_type",
+        "ARROW:extension:metadata": pickle.dumps(Trap()),
+    }
     field = table.schema.field("weight").with_metadata(claim)
     schema = table.schema.set(table.schema.get_field_index("weight"), field)
     hostile = write(tmp_path / "hostile.model", pa.table(table.columns, schema=schema))

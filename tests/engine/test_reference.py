@@ -22,7 +22,9 @@ def test_chain_scores_every_labelling_by_hand():
 def test_chain_partition_marginals_and_best_by_hand():
     z = sum(math.exp(s) for s in SCORES.values())
     assert chain.log_partition([[0], [0]], 2, HAND) == pytest.approx(math.log(z), abs=EXACT)
-    assert chain.marginals([[0], [0]], 2, HAND)[0, 1] == pytest.approx((math.exp(3) + math.exp(2)) / z, abs=EXACT)
+    assert chain.marginals([[0], [0]], 2, HAND)[0, 1] == pytest.approx(
+        (math.exp(3) + math.exp(2)) / z, abs=EXACT
+    )
     assert chain.pairwise_marginals([[0], [0]], 2, HAND)[0, 1, 0] == pytest.approx(math.exp(3) / z, abs=EXACT)
     assert chain.best_labellings([[0], [0]], 2, HAND) == ({(0, 0)}, 5.0)
 
@@ -57,7 +59,9 @@ def test_log_forward_agrees_with_enumeration():
     for feature in sorted(dense_features(problem)):
         getattr(weights, feature[0])[feature[1:]] = rng.normal()
     sequence = problem.sequences[0]
-    assert chain.log_forward(sequence, 3, weights) == pytest.approx(chain.log_partition(sequence, 3, weights), abs=EXACT)
+    assert chain.log_forward(sequence, 3, weights) == pytest.approx(
+        chain.log_partition(sequence, 3, weights), abs=EXACT
+    )
 
 
 def test_solver_loss_and_gradient_agree_with_the_chain_oracle():
@@ -65,13 +69,17 @@ def test_solver_loss_and_gradient_agree_with_the_chain_oracle():
     features = sorted(dense_features(problem))
     theta = np.random.default_rng(6).normal(size=len(features))
     weights = chain.Weights({}, {}, {})
-    for feature, value in zip(features, theta):
+    for feature, value in zip(features, theta, strict=True):
         getattr(weights, feature[0])[feature[1:]] = value
     enumerated = solvers.enumerate_problem(problem.sequences, problem.labels, 3, problem.weights, features)
     value, gradient, _ = solvers.value_gradient_hessian(enumerated, theta)
     expected = chain.gradient(problem.sequences, problem.labels, 3, weights, problem.weights)
-    assert value == pytest.approx(chain.loss(problem.sequences, problem.labels, 3, weights, problem.weights), abs=EXACT)
-    np.testing.assert_allclose(gradient, [expected.get(feature, 0.0) for feature in features], rtol=0, atol=EXACT)
+    assert value == pytest.approx(
+        chain.loss(problem.sequences, problem.labels, 3, weights, problem.weights), abs=EXACT
+    )
+    np.testing.assert_allclose(
+        gradient, [expected.get(feature, 0.0) for feature in features], rtol=0, atol=EXACT
+    )
 
 
 def test_solver_optimum_of_one_coin_by_hand():
@@ -98,10 +106,12 @@ def test_mixture_step_by_hand():
 
 
 def test_align_by_hand():
-    """"ab" sounding "P": either a gives P and b nothing, or the other way round."""
+    """ "ab" sounding "P": either a gives P and b nothing, or the other way round."""
     probability = {("a", ("P",)): 0.5, ("a", ()): 0.25, ("b", ("P",)): 0.4, ("b", ()): 0.6}
     assert align.segmentations(2, 1) == [(0, 1), (1, 0)]
-    assert align.total_probability("ab", ["P"], probability) == pytest.approx(0.5 * 0.6 + 0.25 * 0.4, abs=EXACT)
+    assert align.total_probability("ab", ["P"], probability) == pytest.approx(
+        0.5 * 0.6 + 0.25 * 0.4, abs=EXACT
+    )
     assert align.best_paths("ab", ["P"], probability) == ({(1, 0)}, pytest.approx(0.3))
     assert align.expected_counts("ab", ["P"], probability)[("a", ("P",))] == pytest.approx(0.75, abs=EXACT)
     assert align.segmentations(2, 5) == []

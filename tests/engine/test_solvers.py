@@ -12,7 +12,7 @@ from chain_problems import lattices, pack, random_theta, slot_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import solvers as reference
-from reference.problems import BOTH, random_problem
+from reference.problems import BOTH, Problem, random_problem
 
 from engine.chain_objective import ChainObjective
 from engine.data import make_dataset
@@ -27,13 +27,20 @@ TIGHT = 1e-9  # tolerance asked of the solvers
 VIOLATION = 1e-4  # of the first-order conditions; the objective is flat there, so it is coarser than TIGHT
 AGREEMENT = 1e-7  # relative, of objectives: the gap is quadratic in the violation
 WEIGHTS = 1e-3  # of theta where rho2 = 0.1 makes the optimum unique: gap <= AGREEMENT * 20 gives |error| <= 6e-3 at worst
+CRAWL = 1e-5  # relative; short steps stop when five of them gain TIGHT, and hundreds more would have followed
 RISE = 1e-12  # relative; two sums of the same terms in another order may differ by rounding
 LIMIT = 3000  # iterations; no solver should need them on a dozen tokens
 
-PENALTIES = {"ridge": ElasticNet(0.0, 0.5), "lasso": ElasticNet(0.3, 0.0), "elastic net": ElasticNet(0.3, 0.1)}
+PENALTIES = {
+    "ridge": ElasticNet(0.0, 0.5),
+    "lasso": ElasticNet(0.3, 0.0),
+    "elastic net": ElasticNet(0.3, 0.1),
+}
 LAYOUTS = ("dense", "seen")
 L1 = [name for name, solver in SOLVERS.items() if solver.accepts_l1]
-ACCEPTED = [(s, p) for s, p in itertools.product(SOLVERS, PENALTIES) if not PENALTIES[p].rho1 or SOLVERS[s].accepts_l1]
+ACCEPTED = [
+    (s, p) for s, p in itertools.product(SOLVERS, PENALTIES) if not PENALTIES[p].rho1 or SOLVERS[s].accepts_l1
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +54,11 @@ def packed():
 def enumerated(packed):
     return {
         layout: reference.enumerate_problem(
-            p.problem.sequences, p.problem.labels, p.problem.n_labels, p.problem.weights, slot_features(p.layout)
+            p.problem.sequences,
+            p.problem.labels,
+            p.problem.n_labels,
+            p.problem.weights,
+            slot_features(p.layout),
         )
         for layout, p in packed.items()
     }
@@ -173,6 +184,28 @@ def test_the_objective_never_rises_where_promised(solved, solver, name, layout):
         assert after <= before + RISE * abs(before)
 
 
+@pytest.mark.parametrize("solver", [name for name, s in SOLVERS.items() if s.monotone])
+def test_correlated_weights_do_not_make_the_objective_rise(solver):
+    """One observation in three columns at every position: the weights of its block act together, and the diagonal
+    second derivative (16), which takes them one by one, promises steps that are several times too long."""
+    labels = [[0, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    packed = pack(Problem(2, [BOTH], True, [[[0, 0, 0]] * 6] * 3, labels, [1.0, 2.0, 1.0]))
+    objective, penalty = ChainObjective(packed.dataset, packed.layout), ElasticNet(0.0, 0.5)
+    enumerated = reference.enumerate_problem(
+        packed.problem.sequences, labels, 2, packed.problem.weights, slot_features(packed.layout)
+    )
+    best = reference.optimum(enumerated, 0.0, 0.5).objective
+    for theta0 in (
+        None,
+        random_theta(objective.size, 1, scale=2.0),
+        random_theta(objective.size, 2, scale=2.0),
+    ):
+        result = minimise(solver, objective, penalty, theta0=theta0, max_iterations=LIMIT, tolerance=TIGHT)
+        values = [line["objective"] for line in result.trace]
+        assert all(after <= before + RISE * abs(before) for before, after in itertools.pairwise(values))
+        assert result.objective == pytest.approx(best, rel=CRAWL)
+
+
 @every_case
 def test_the_trace_tells_what_happened(packed, solved, solver, name, layout):
     result, objective, penalty = solved(solver, name, layout), objective_of(packed, layout), PENALTIES[name]
@@ -239,7 +272,9 @@ def test_a_start_far_away_ends_at_the_same_optimum(packed, optima, solver, name)
 @pytest.mark.parametrize(("solver", "name"), ACCEPTED)
 def test_a_loose_tolerance_converges_and_says_so(packed, optima, solver, name):
     """The drop over `period` iterations is below the tolerance, and was not one iteration before."""
-    result = minimise(solver, objective_of(packed), PENALTIES[name], max_iterations=LIMIT, tolerance=1e-3, period=3)
+    result = minimise(
+        solver, objective_of(packed), PENALTIES[name], max_iterations=LIMIT, tolerance=1e-3, period=3
+    )
     assert result.stop_reason in ("converged", "optimal")
     values = [line["objective"] for line in result.trace]
     if result.stop_reason == "converged":
@@ -272,9 +307,13 @@ def test_a_large_rho1_leaves_nothing(packed, solver, layout):
     objective = objective_of(packed, layout)
     largest = np.abs(objective.value_and_gradient(np.zeros(objective.size))[1]).max()
     for theta0 in (None, random_theta(objective.size, 6)):
-        result = minimise(solver, objective, ElasticNet(1.01 * largest, 0.0), theta0=theta0, max_iterations=LIMIT)
+        result = minimise(
+            solver, objective, ElasticNet(1.01 * largest, 0.0), theta0=theta0, max_iterations=LIMIT
+        )
         assert not result.theta.any()
-    result = minimise(solver, objective, ElasticNet(0.9 * largest, 0.0), max_iterations=LIMIT, tolerance=TIGHT)
+    result = minimise(
+        solver, objective, ElasticNet(0.9 * largest, 0.0), max_iterations=LIMIT, tolerance=TIGHT
+    )
     assert 0 < np.count_nonzero(result.theta) < 6
 
 
@@ -308,7 +347,9 @@ def test_all_weights_zero_makes_the_penalty_alone(packed, solver):
 def test_no_sequence_at_all_is_refused_or_the_penalty_alone(solver):
     try:
         objective = ChainObjective(make_dataset(np.zeros((0, 1)), [], [0]), dense_layout(2, [BOTH]))
-        result = minimise(solver, objective, PENALTIES["ridge"], theta0=np.ones(objective.size), max_iterations=LIMIT)
+        result = minimise(
+            solver, objective, PENALTIES["ridge"], theta0=np.ones(objective.size), max_iterations=LIMIT
+        )
     except EspalierError:
         return
     np.testing.assert_allclose(result.theta, 0.0, atol=WEIGHTS)
@@ -319,7 +360,9 @@ def test_no_sequence_at_all_is_refused_or_the_penalty_alone(solver):
 
 @pytest.mark.parametrize("solver", [name for name, s in SOLVERS.items() if not s.accepts_l1])
 def test_an_l1_term_is_refused_where_it_cannot_be_taken(packed, solver):
-    with pytest.raises(EspalierError, match=rf"{solver} cannot take rho1 = 0.3: set rho1 to 0 or choose one of .*owlqn"):
+    with pytest.raises(
+        EspalierError, match=rf"{solver} cannot take rho1 = 0.3: set rho1 to 0 or choose one of .*owlqn"
+    ):
         minimise(solver, objective_of(packed), PENALTIES["elastic net"])
 
 
@@ -341,7 +384,9 @@ def test_a_start_that_is_not_finite_is_refused(packed, solver, bad):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_start_of_the_wrong_length_is_refused(packed, solver):
     objective = objective_of(packed)
-    with pytest.raises(EspalierError, match=f"theta0 has {objective.size + 1} weights: expected {objective.size}"):
+    with pytest.raises(
+        EspalierError, match=f"theta0 has {objective.size + 1} weights: expected {objective.size}"
+    ):
         minimise(solver, objective, PENALTIES["ridge"], theta0=np.zeros(objective.size + 1))
 
 
@@ -388,7 +433,9 @@ def test_sbcd_says_what_it_needs():
 
 
 def check(monitor, iteration, objective, gradient_norm=1.0):
-    return monitor.check({"iteration": iteration, "objective": objective, "gradient_norm": gradient_norm}, np.zeros(1))
+    return monitor.check(
+        {"iteration": iteration, "objective": objective, "gradient_norm": gradient_norm}, np.zeros(1)
+    )
 
 
 def test_monitor_reasons():
@@ -408,7 +455,9 @@ def test_monitor_waits_a_whole_period_before_it_says_converged():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_monitor_refuses_an_objective_that_is_not_finite(bad):
-    with pytest.raises(EspalierError, match=f"the objective is {bad} at iteration 3: weights or data are not finite"):
+    with pytest.raises(
+        EspalierError, match=f"the objective is {bad} at iteration 3: weights or data are not finite"
+    ):
         check(Monitor(10, 1e-4), 3, bad)
 
 
@@ -435,16 +484,22 @@ def test_the_model_does_not_depend_on_threads(solver):
 # ---- random problems
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
-@given(lattices(), st.sampled_from(ACCEPTED), st.sampled_from(["auto", "dense", "sparse"]))
-def test_random_problems_reach_the_optimum(lattice, case, sparse):
+@settings(deadline=None, derandomize=True, max_examples=12)
+@given(lattices(), st.sampled_from(["sparse", "auto", "dense"]))
+def test_random_problems_reach_the_optimum(lattice, sparse):
+    """From a random start, which also gives weights to observations that do not occur."""
     (problem, dataset, layout), theta0 = lattice
-    solver, name = case
-    penalty = ElasticNet(PENALTIES[name].rho1, 0.1)  # strictly convex, whatever the data
-    objective = ChainObjective(dataset, layout, sparse=sparse)
-    result = minimise(solver, objective, penalty, theta0=theta0, max_iterations=LIMIT, tolerance=TIGHT)
     enumerated = reference.enumerate_problem(
         problem.sequences, problem.labels, problem.n_labels, problem.weights, slot_features(layout)
     )
-    best = reference.optimum(enumerated, penalty.rho1, penalty.rho2)
-    assert result.objective == pytest.approx(best.objective, rel=AGREEMENT, abs=AGREEMENT)
+    for rho1 in (0.0, 0.3):
+        best = reference.optimum(enumerated, rho1, 0.1)  # rho2 > 0: strictly convex, whatever the data
+        for solver in L1 if rho1 else SOLVERS:
+            objective = ChainObjective(dataset, layout, sparse=sparse)
+            result = minimise(
+                solver, objective, ElasticNet(rho1, 0.1), theta0=theta0, max_iterations=LIMIT, tolerance=TIGHT
+            )
+            assert result.objective == pytest.approx(best.objective, rel=AGREEMENT, abs=AGREEMENT), (
+                solver,
+                rho1,
+            )

@@ -23,7 +23,7 @@ def groups(phonemes, sizes):
 
 
 def path_probability(letters, phonemes, sizes, probability):
-    pairs = zip(letters, groups(phonemes, sizes))
+    pairs = zip(letters, groups(phonemes, sizes), strict=True)
     return math.prod(probability.get((letter, group), 0.0) for letter, group in pairs)
 
 
@@ -46,7 +46,7 @@ def expected_counts(letters, phonemes, probability, longest=2):
         return {}
     counts = defaultdict(float)
     for sizes, p in paths(letters, phonemes, probability, longest):
-        for pair in zip(letters, groups(phonemes, sizes)):
+        for pair in zip(letters, groups(phonemes, sizes), strict=True):
             counts[pair] += p / total
     return dict(counts)
 

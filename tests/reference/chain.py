@@ -97,14 +97,15 @@ def best_labellings(sequence, n_labels, weights, tie=1e-9):
 def loss(sequences, labels, n_labels, weights, sequence_weights):
     """-sum_n w_n log p(y^n | x^n)"""
     return math.fsum(
-        -w * log_probability(x, y, n_labels, weights) for x, y, w in zip(sequences, labels, sequence_weights)
+        -w * log_probability(x, y, n_labels, weights)
+        for x, y, w in zip(sequences, labels, sequence_weights, strict=True)
     )
 
 
 def gradient(sequences, labels, n_labels, weights, sequence_weights):
     """Expected minus observed counts, as a dict over the features that can fire."""
     terms = defaultdict(list)
-    for x, y, w in zip(sequences, labels, sequence_weights):
+    for x, y, w in zip(sequences, labels, sequence_weights, strict=True):
         for labelling, probability in distribution(x, n_labels, weights):
             for feature in features(x, labelling):
                 terms[feature].append(w * probability)
@@ -115,7 +116,7 @@ def gradient(sequences, labels, n_labels, weights, sequence_weights):
 
 def seen_features(sequences, labels):
     """Every feature that fires on the given labellings."""
-    return {feature for x, y in zip(sequences, labels) for feature in features(x, y)}
+    return {feature for x, y in zip(sequences, labels, strict=True) for feature in features(x, y)}
 
 
 def log_forward(sequence, n_labels, weights):
@@ -132,7 +133,10 @@ def log_forward(sequence, n_labels, weights):
         key = tuple(position)
         if key not in cache:
             cache[key] = np.array(
-                [[total(key, "lam", p, y) + total(key, "mu", y) for y in range(n_labels)] for p in range(n_labels)]
+                [
+                    [total(key, "lam", p, y) + total(key, "mu", y) for y in range(n_labels)]
+                    for p in range(n_labels)
+                ]
             )
         step = log_alpha[:, None] + cache[key]
         top = step.max(axis=0)

@@ -53,7 +53,7 @@ def counts(gold, predicted):
         g = [{c for c in chunks(tags) if c[2] == kind} for tags in gold]
         p = [{c for c in chunks(tags) if c[2] == kind} for tags in predicted]
         table[kind] = Counts(
-            sum(map(len, g)), sum(map(len, p)), sum(len(one & other) for one, other in zip(g, p))
+            sum(map(len, g)), sum(map(len, p)), sum(len(one & other) for one, other in zip(g, p, strict=True))
         )
     return table
 

@@ -6,9 +6,8 @@ The loss is again an enumeration: `counts[n]` holds, for each labelling of seque
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-
 from reference import chain
+from scipy.optimize import minimize
 
 
 class Enumerated(NamedTuple):
@@ -36,7 +35,7 @@ def enumerate_problem(sequences, labels, n_labels, sequence_weights, feature_lis
 
     return Enumerated(
         [np.array([count(x, y) for y in chain.labellings(len(x), n_labels)]) for x in sequences],
-        [count(x, y) for x, y in zip(sequences, labels)],
+        [count(x, y) for x, y in zip(sequences, labels, strict=True)],
         np.asarray(sequence_weights, dtype=float),
     )
 
@@ -44,7 +43,7 @@ def enumerate_problem(sequences, labels, n_labels, sequence_weights, feature_lis
 def value_gradient_hessian(problem, theta):
     value, gradient = 0.0, np.zeros_like(theta)
     hessian = np.zeros((len(theta), len(theta)))
-    for counts, observed, w in zip(problem.counts, problem.observed, problem.weights):
+    for counts, observed, w in zip(problem.counts, problem.observed, problem.weights, strict=True):
         scores = counts @ theta
         top = scores.max()
         unnormalised = np.exp(scores - top)

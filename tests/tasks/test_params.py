@@ -1,0 +1,192 @@
+"""Parameters: one place for names, defaults and help; what is wrong is refused with the value and the remedy."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from engine.errors import EspalierError
+from tasks.params import Params, default_yaml, load_params
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(tmp_path, text="", overrides=()):
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_params(path, list(overrides))
+
+
+def refusal(tmp_path, text="", overrides=()):
+    with pytest.raises(EspalierError) as caught:
+        load(tmp_path, text, overrides)
+    return str(caught.value)
+
+
+# ---- the committed file
+
+
+def test_the_committed_file_is_what_the_table_writes():
+    assert (ROOT / "params.yaml").read_text(encoding="utf-8") == default_yaml()
+
+
+def test_the_committed_file_gives_the_defaults_back():
+    assert load_params(ROOT / "params.yaml") == Params()
+
+
+def test_every_parameter_has_its_help_above_it():
+    lines, section = default_yaml().split("\n"), None
+    above = {}
+    for before, line in zip(lines, lines[1:], strict=False):
+        section = line[:-1] if line and line[0].isalpha() else section
+        above[section, line.strip().partition(":")[0]] = before
+    for name, values in Params().as_dict().items():
+        helps = {item.name: item.metadata["help"] for item in fields(getattr(Params(), name))}
+        assert set(helps) == set(values)
+        for key, text in helps.items():
+            assert above[name, key].startswith(f"  # {text}")
+
+
+def test_every_default_passes_its_own_check(tmp_path):
+    """A default outside its own limits or choices would be refused by the file that states it."""
+    assert load(tmp_path, yaml.safe_dump(Params().as_dict())) == Params()
+
+
+# ---- values
+
+
+def test_what_is_left_out_keeps_its_default(tmp_path):
+    found = load(tmp_path, "train:\n  rho1: 2\n")
+    assert found.train.rho1 == 2.0
+    found.train.rho1 = Params().train.rho1
+    assert found == Params()
+
+
+@pytest.mark.parametrize("text", ["", "train:\n", "# nothing\n"])
+def test_an_empty_file_or_section_is_all_defaults(tmp_path, text):
+    assert load(tmp_path, text) == Params()
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("1e-4", 1e-4), ("1E3", 1000.0), ("0", 0.0), ("2", 2.0), (".5", 0.5), ("1.0e-4", 1e-4)]
+)
+def test_numbers_as_people_write_them(tmp_path, written, expected):
+    found = load(tmp_path, f"train:\n  rho1: {written}\n").train.rho1
+    assert found == expected and isinstance(found, float)
+    assert load(tmp_path, "", [f"train.rho1={written}"]).train.rho1 == expected
+
+
+def test_null_where_it_is_allowed(tmp_path):
+    assert load(tmp_path, "ingest: {limit: null, path: null}").ingest.limit is None
+    assert "expected a number" in refusal(tmp_path, "train: {rho1: null}")
+
+
+def test_overrides_win_and_the_last_one_counts(tmp_path):
+    found = load(tmp_path, "train: {rho1: 1}", ["train.rho1=2", "train.rho1=3", "template.lines=[U, 'B:%x[0,0]']"])
+    assert found.train.rho1 == 3.0
+    assert found.template.lines == ["U", "B:%x[0,0]"]
+
+
+def test_an_override_may_hold_an_equals_sign(tmp_path):
+    assert load(tmp_path, "", ["ingest.path=a=b.conll"]).ingest.path == "a=b.conll"
+
+
+def test_two_params_share_nothing():
+    first = Params()
+    first.template.lines.append("U:x")
+    first.train.rho1 = 9.0
+    assert Params().template.lines[-1] != "U:x" and Params().train.rho1 != 9.0
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train: {rho: 1}", "unknown parameter 'train.rho': did you mean 'train.rho"),
+        ("train: {max_iteration: 1}", "unknown parameter 'train.max_iteration': did you mean 'train.max_iterations'?"),
+        ("trian: {rho1: 1}", "unknown section 'trian': did you mean 'train'?"),
+        ("trian:", "unknown section 'trian': did you mean 'train'?"),
+        ("zzz: {a: 1}", "unknown section 'zzz': known are ingest, template"),
+        ("1: {a: 1}", "unknown section '1': known are"),
+        ("train: {qqqqqq: 1}", "unknown parameter 'train.qqqqqq': known are solver, rho1"),
+        ("train: 3", "section train holds 3, expected keys with values"),
+        ("train: [a]", "section train holds ['a'], expected keys with values"),
+        ("- train", "expected sections such as `ingest:`, found list"),
+        ("train: {rho1: many}", "train.rho1 is 'many', expected a number"),
+        ("train: {rho1: true}", "train.rho1 is True, expected a number"),
+        ("train: {rho1: [1]}", "train.rho1 is [1], expected a number"),
+        ("train: {rho1: .nan}", "train.rho1 is nan, expected a number"),
+        ("train: {rho1: .inf}", "train.rho1 is inf, expected a number"),
+        ("train: {rho1: -1}", "train.rho1 is -1, expected at least 0"),
+        ("train: {rho1: -1e-9}", "train.rho1 is '-1e-9', expected at least 0"),
+        ("train: {max_iterations: 0}", "train.max_iterations is 0, expected at least 1"),
+        ("train: {max_iterations: 2.5}", "train.max_iterations is 2.5, expected a whole number"),
+        ("train: {max_iterations: true}", "train.max_iterations is True, expected a whole number"),
+        ("ingest: {limit: few}", "ingest.limit is 'few', expected a whole number or null"),
+        ("train: {start: 1}", "train.start is 1, expected true or false"),
+        ("train: {solver: owlq}", "expected one of lbfgs, owlqn, sbcd: did you mean 'owlqn'?"),
+        ("ingest: {path: 3}", "ingest.path is 3, expected a text or null"),
+        ("ingest: {path: ''}", "ingest.path is '', expected a text or null"),
+        ("template: {lines: U}", "template.lines is 'U', expected a list of texts"),
+        ("template: {lines: []}", "template.lines is [], expected a list of texts"),
+        ("template: {lines: [1]}", "template.lines is [1], expected a list of texts"),
+        ("promote: {level: 95}", "promote.level is 95, expected at most 1"),
+        ("weigh: {smoothing: 0}", "weigh.smoothing is 0, expected at least"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(tmp_path, text, expected):
+    message = refusal(tmp_path, text)
+    assert expected in message
+    assert message.startswith(f"{tmp_path / 'params.yaml'}: ")
+
+
+def test_a_number_too_large_for_a_float_is_no_number(tmp_path):
+    assert "expected a number" in refusal(tmp_path, f"train: {{rho1: {'9' * 400}}}")
+
+
+def test_shares_must_leave_something_to_train_on(tmp_path):
+    message = refusal(tmp_path, "ingest: {dev_share: 0.5, test_share: 0.3, unlabelled_share: 0.2}")
+    assert "dev_share + test_share + unlabelled_share is 1, expected less than 1" in message
+    load(tmp_path, "ingest: {dev_share: 0.5, test_share: 0.3, unlabelled_share: 0.1}")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("train.rho1", "--set train.rho1: expected section.key=value"),
+        ("rho1=2", "--set rho1=2: expected section.key=value"),
+        ("train.rho=2", "--set: unknown parameter 'train.rho'"),
+        ("train.rho1=x", "--set: train.rho1 is 'x', expected a number"),
+        ("train.rho1=[", "--set train.rho1=[: the value is not readable as YAML"),
+        ("train.rho1=&", "--set train.rho1=&: the value is not readable as YAML"),
+        ("ingest.path=2020-13-45", "--set ingest.path=2020-13-45: the value is not readable as YAML"),
+        ("ingest.path=!!python/object:os.system x", "the value is not readable as YAML"),
+    ],
+)
+def test_a_wrong_override_is_named(tmp_path, override, expected):
+    assert expected in refusal(tmp_path, "", [override])
+
+
+def test_bad_yaml_names_file_and_line(tmp_path):
+    message = refusal(tmp_path, "train:\n  rho1: 1\n\tstart: true\n")
+    assert message.startswith(f"{tmp_path / 'params.yaml'}, line 3: not readable as YAML")
+
+
+def test_a_file_that_is_no_utf8(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_bytes(b"ingest:\n  path: caf\xe9\n")
+    with pytest.raises(EspalierError, match="params.yaml: not readable as YAML"):
+        load_params(path)
+
+
+def test_a_missing_file_names_the_remedy(tmp_path):
+    with pytest.raises(EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m tasks.params` writes"):
+        load_params(tmp_path / "nowhere.yaml")
+
+
+def test_a_folder_instead_of_a_file(tmp_path):
+    with pytest.raises(EspalierError, match="cannot be read"):
+        load_params(tmp_path)

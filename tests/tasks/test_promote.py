@@ -1,0 +1,174 @@
+"""Champion and challenger: who wins, what is recorded, and that a refusal touches nothing."""
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import run_stages, small_params, tree
+
+from engine.errors import EspalierError
+from engine.layout import dense_layout
+from engine.model import Model
+from tasks import promote, store
+from tasks.params import Promote
+from tasks.progress import Progress
+
+
+def decide(project, force=False, **options):
+    params = small_params()
+    for name, value in options.items():
+        setattr(params.promote, name, value)
+    return promote.main(project, params, Progress(), force)
+
+
+def spoil(path):
+    """A worse model in the place of a good one: every weight of the other sign."""
+    model = Model.load(path)
+    model.theta = -model.theta
+    model.save(path)
+
+
+# ---- the decision
+
+
+def test_the_first_model_is_promoted(project):
+    decision = decide(project)
+    assert decision["promoted"] and decision["reason"] == "the first model: there was no champion"
+    assert decision["difference"] is None and decision["champion_error"] is None
+    assert decision["challenger_error"] == pytest.approx(store.read_json(project / store.METRICS)["token_error"])
+    assert (project / store.CHAMPION).read_bytes() == (project / store.CANDIDATE).read_bytes()
+    assert store.read_jsonl(project / store.DECISIONS) == [decision]
+    assert decision["model_sha256"] == store.file_hash(project / store.CANDIDATE)
+    assert decision["data_version"] == store.read_manifest(project)["data_version"] and decision["forced"] is False
+
+
+def test_an_identical_model_is_promoted(project):
+    decide(project)
+    decision = decide(project, margin=0.0)
+    assert decision["promoted"] and decision["difference"] == decision["low"] == decision["high"] == 0.0
+    assert decision["champion_error"] == decision["challenger_error"]
+    assert "not worse than the champion" in decision["reason"]
+
+
+def test_a_clearly_worse_model_is_refused_and_the_champion_keeps_its_bytes(project):
+    decide(project)
+    champion = (project / store.CHAMPION).read_bytes()
+    spoil(project / store.CANDIDATE)
+    before = tree(project)
+    decision = decide(project)
+    assert not decision["promoted"] and decision["low"] > 0.3 and "may be worse than the champion" in decision["reason"]
+    assert (project / store.CHAMPION).read_bytes() == champion
+    assert [row["promoted"] for row in store.read_jsonl(project / store.DECISIONS)] == [True, False]
+    after = tree(project)
+    assert {name for name in after if after[name] != before.get(name)} == {store.DECISIONS, store.DECISION}
+
+
+def test_a_forced_promotion_is_recorded_as_such(project):
+    decide(project)
+    spoil(project / store.CANDIDATE)
+    decision = decide(project, force=True)
+    assert decision["promoted"] and decision["forced"] is True
+    assert decision["reason"].startswith("forced, although it may be worse than the champion")
+    assert (project / store.CHAMPION).read_bytes() == (project / store.CANDIDATE).read_bytes()
+    assert store.read_jsonl(project / store.DECISIONS)[-1] == decision
+
+
+def test_a_better_model_is_promoted(project):
+    spoil(project / store.CANDIDATE)
+    decide(project)
+    spoil(project / store.CANDIDATE)
+    decision = decide(project, margin=0.0)
+    assert decision["promoted"] and decision["difference"] < 0 and decision["high"] < 0
+    assert (project / store.CHAMPION).read_bytes() == (project / store.CANDIDATE).read_bytes()
+
+
+def test_the_margin_is_held_against_the_upper_end_of_the_interval():
+    """The challenger has two errors more in fifty positions; the interval reaches further than the difference."""
+    lengths = np.full(10, 5)
+    champion, challenger = np.array([1] * 10), np.array([1] * 8 + [2, 2])
+    options = Promote(rounds=500)
+    decision = promote.decide(champion, challenger, lengths, options)
+    assert decision["difference"] == pytest.approx(2 / 50) and decision["champion_error"] == pytest.approx(10 / 50)
+    assert decision["high"] > 2 / 50 and not decision["promoted"]
+    for margin, promoted in ((decision["high"], True), (decision["high"] - 1e-9, False), (0.039, False)):
+        assert promote.decide(champion, challenger, lengths, Promote(rounds=500, margin=margin))["promoted"] is promoted
+
+
+# ---- a fair comparison
+
+
+def test_a_champion_is_judged_with_everything_it_knows(project):
+    """The newest training data lost a symbol, so its vocabulary did too; the champion still knows it.
+
+    Judged by the features of the newest run, the champion would be blind to that symbol,
+    and a challenger that is blind to it would take its place.
+    """
+    decide(project)
+    champion_error = store.read_json(project / store.METRICS)["token_error"]
+    tokens, info = store.read_tokens(project, "train")
+    blind = tokens.filter((pl.col("x0") == "v").any().over("sequence").not_())
+    store.write_tokens(project, "train", blind.with_columns(pl.col("sequence").rle_id().cast(pl.Int32)), info)
+    run_stages(project, small_params(), "template", "weigh", "train")
+    assert "*:v" not in store.read_vocabulary(project)["observation"].to_list()
+    decision = decide(project)
+    assert decision["champion_error"] == pytest.approx(champion_error)
+    assert decision["challenger_error"] > champion_error + 0.05 and not decision["promoted"]
+
+
+def test_a_champion_of_other_templates_is_judged_by_its_own(project):
+    decide(project)
+    champion_error = store.read_json(project / store.METRICS)["token_error"]
+    params = small_params()
+    params.template.lines = ["U", "B"]
+    run_stages(project, params, "template", "weigh", "train")
+    decision = decide(project)
+    assert decision["champion_error"] == pytest.approx(champion_error) and not decision["promoted"]
+
+
+def test_labels_that_a_model_does_not_know_are_its_errors(project):
+    names = ["U:v"]
+    layout = dense_layout(2, store.observation_kinds(names))
+    model = Model.compact(layout, np.array([1.0, 0.0]), names, ["A", "Q"], ["U:%x[0,0]"], {})
+    model.save(project / store.CHAMPION)
+    gold = store.read_tokens(project, "test")[0]["label"]
+    assert decide(project)["champion_error"] == pytest.approx((gold != "A").mean())
+
+
+# ---- the record
+
+
+def test_decisions_add_up_and_the_page_shows_them(project):
+    decide(project)
+    spoil(project / store.CANDIDATE)
+    decide(project)
+    page = (project / store.DECISION).read_text(encoding="utf-8")
+    rows = store.read_jsonl(project / store.DECISIONS)
+    assert len(rows) == 2 and page.count("<tr>") == 3
+    assert "Refused" in page and all(row["model_sha256"][:12] in page and row["time"] in page for row in rows)
+    assert page.index(rows[1]["time"] + "</td><td>refused") < page.index("<td>promoted</td>")
+
+
+def test_text_in_a_decision_cannot_become_markup():
+    row = {"promoted": True, "reason": "<b>&", "difference": 0.1, "low": 0.0, "high": 0.2, "champion_error": 0.1,
+           "challenger_error": 0.2, "time": "<i>", "model_sha256": "<script>"}  # fmt: skip
+    page = promote.decision_page([row])
+    assert "<b>&" not in page and "<i>" not in page and "&lt;b&gt;&amp;" in page
+    assert "+10.00% (+0.00% to +20.00%)" in page
+
+
+def test_without_a_candidate_there_is_nothing_to_promote(tmp_path):
+    with pytest.raises(EspalierError, match="candidate.model: there is no candidate to promote; run `espalier run` first"):
+        decide(tmp_path)
+    assert not tree(tmp_path)
+
+
+@pytest.mark.parametrize("path", [store.CANDIDATE, store.CHAMPION, "data/tokens/test.arrow", store.DECISIONS, store.MANIFEST])
+def test_a_damaged_input_changes_nothing(project, path):
+    """Not even when the candidate is better and would be promoted."""
+    spoil(project / store.CANDIDATE)
+    decide(project)
+    spoil(project / store.CANDIDATE)
+    (project / path).write_bytes((project / path).read_bytes()[:-20])
+    before = tree(project)
+    with pytest.raises(EspalierError, match=f"{path}: (damaged|not a readable model).* restore it with `dvc checkout`"):
+        decide(project)
+    assert tree(project) == before

@@ -1,0 +1,199 @@
+"""From tokens to integers: a vocabulary that grows on the training data alone, and features by its ids."""
+
+import json
+
+import polars as pl
+import pytest
+from conftest import run_stages, small_params, tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import templates as reference
+
+from engine.errors import EspalierError
+from tasks import store, template
+from tasks.params import Params
+from tasks.progress import Progress
+from tasks.templates import expand, parse
+
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
+LINES = ["U:%x[0,0]", "U:%x[1,0]", "*2:%x[-1,0]/%x[0,0]", "B"]
+SEQUENCES = st.lists(st.lists(st.sampled_from(["a", "b", "/", "_B+1", "é"]).map(lambda x: [x]), min_size=1, max_size=4),
+                     min_size=1, max_size=4)  # fmt: skip
+
+
+def tokens_of(sequences, labels=None):
+    columns = {
+        "sequence": pl.Series([n for n, s in enumerate(sequences) for _ in s], dtype=pl.Int32),
+        "x0": pl.Series([row[0] for s in sequences for row in s], dtype=pl.String),
+    }
+    return pl.DataFrame(columns | ({"label": pl.Series(labels, dtype=pl.String)} if labels is not None else {}))
+
+
+def write(root, train, test, dev=(), unlabelled=()):
+    """Token files of a project; each part is a list of words, the label of a letter is its capital."""
+    info = {"source": "hand", "nouns": {"token": "t", "label": "l", "sequence": "s"}, "truth": None}
+    for name, words in {"train": train, "dev": dev, "test": test, "unlabelled": unlabelled}.items():
+        labels = None if name == "unlabelled" else [letter.upper() for word in words for letter in word]
+        store.write_tokens(root, name, tokens_of([[[letter] for letter in word] for word in words], labels), info)
+
+
+def run(root, lines=("U:%x[0,0]", "B"), **options):
+    params = Params()
+    params.template = type(params.template)(list(lines), **options)
+    return template.main(root, params, Progress())
+
+
+# ---- the vocabulary
+
+
+@EXAMPLES
+@given(SEQUENCES, st.integers(1, 3))
+def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count):
+    expanded = expand(tokens_of(sequences), parse(LINES))
+    expected = reference.vocabulary(sequences, LINES, min_count)
+    if not expected:
+        with pytest.raises(EspalierError, match=f"no observation occurs {min_count} times: lower template.min_count"):
+            template.grow_vocabulary(expanded, min_count)
+        return
+    found = template.grow_vocabulary(expanded, min_count)
+    assert found.select("observation", "template", "count").rows() == expected
+
+
+@EXAMPLES
+@given(SEQUENCES, SEQUENCES)
+def test_ids_point_at_the_observation_and_unknown_ones_are_minus_one(train, other):
+    templates = parse(LINES)
+    vocabulary = template.grow_vocabulary(expand(tokens_of(train), templates), 1)
+    known = {text: i for i, text in enumerate(vocabulary["observation"])}
+    found = template.look_up(expand(tokens_of(other), templates), vocabulary)
+    assert set(found.dtypes) == {pl.Int32}
+    expected = [[known.get(text, -1) for text in row] for row in reference.expand(other, LINES)]
+    assert [list(row) for row in found.iter_rows()] == expected
+
+
+def test_labels_become_ids_and_unknown_ones_minus_one():
+    tokens = tokens_of([[["a"], ["b"], ["c"]]], ["X", "Q", "Y"])
+    assert template.label_ids(tokens, ["X", "Y"]).to_list() == [0, -1, 1]
+    assert template.label_ids(tokens.drop("label"), ["X", "Y"]).to_list() == [-1, -1, -1]
+
+
+# ---- the stage
+
+
+def test_the_stage_by_hand(tmp_path):
+    write(tmp_path, train=["ab", "b"], test=["bz"], unlabelled=["a"])
+    figures = run(tmp_path)
+    assert figures == {"templates": 2, "observations": 3, "labels": 2}
+    vocabulary = store.read_vocabulary(tmp_path)
+    assert vocabulary.rows() == [("U:b", 0, 2), ("U:a", 0, 1), ("B", 1, 3)]
+    manifest = store.read_manifest(tmp_path)
+    assert manifest["labels"] == ["A", "B"] and manifest["kinds"] == ["U", "B"]
+    assert manifest["splits"]["dev"] == {"sequences": 0, "tokens": 0, "shards": ["dev/00000.arrow"]}
+    assert manifest["splits"]["train"] == {"sequences": 2, "tokens": 3, "shards": ["train/00000.arrow"]}
+    train = store.read_dataset(tmp_path, "train", manifest)
+    assert train.observations.tolist() == [[1, 2], [0, 2], [0, 2]]
+    assert (train.labels.tolist(), train.offsets.tolist()) == ([0, 1, 1], [0, 2, 3])
+    test = store.read_dataset(tmp_path, "test", manifest)
+    assert (test.observations.tolist(), test.labels.tolist()) == ([[0, 2], [-1, 2]], [1, -1])
+    unlabelled = store.read_dataset(tmp_path, "unlabelled", manifest)
+    assert (unlabelled.observations.tolist(), unlabelled.labels.tolist()) == ([[1, 2]], [-1])
+
+
+def test_the_vocabulary_knows_nothing_of_the_other_parts(tmp_path):
+    write(tmp_path, train=["ab"], test=["xy"], dev=["uv"], unlabelled=["pq"])
+    run(tmp_path)
+    first = (tmp_path / store.VOCABULARY).read_bytes()
+    write(tmp_path, train=["ab"], test=["ba", "ab"], dev=[], unlabelled=[])
+    run(tmp_path)
+    assert (tmp_path / store.VOCABULARY).read_bytes() == first
+
+
+def test_the_data_version_changes_with_any_part(tmp_path):
+    versions = set()
+    for change in ({}, {"test": ["bb"]}, {"dev": ["a"]}, {"unlabelled": ["a"]}, {"train": ["ba"]}):
+        write(tmp_path, **({"train": ["ab"], "test": ["b"]} | change))
+        run(tmp_path)
+        versions.add(store.read_manifest(tmp_path)["data_version"])
+    assert len(versions) == 5
+
+
+@pytest.mark.parametrize("lines", [["U:%x[0,0]", "B"], ["U", "B"]])
+def test_empty_parts_are_files_like_any_other(tmp_path, lines):
+    write(tmp_path, train=["ab"], test=["b"], dev=[], unlabelled=[])
+    run(tmp_path, lines)
+    manifest = store.read_manifest(tmp_path)
+    assert store.read_dataset(tmp_path, "dev", manifest).observations.shape == (0, 2)
+
+
+def test_shards_cut_between_sequences_hold_the_same_data(tmp_path):
+    words = ["abcab", "a", "bc", "c", "abcabcabc", "b"]
+    write(tmp_path, train=words, test=["a"])
+    run(tmp_path)
+    whole = store.read_dataset(tmp_path, "train", store.read_manifest(tmp_path))
+    run(tmp_path, shard_tokens=3)
+    manifest = store.read_manifest(tmp_path)
+    shards = manifest["splits"]["train"]["shards"]
+    sizes = [len(store.read_arrow(tmp_path / store.FEATURES / name)[0]) for name in shards]
+    assert sizes == [5, 3, 10, 1]  # each ends at the first end of a sequence at or after three positions
+    parts = store.read_dataset(tmp_path, "train", manifest)
+    assert all((a == b).all() for a, b in zip(whole, parts, strict=True))
+
+
+def test_stale_shards_go_away(tmp_path):
+    write(tmp_path, train=["ab", "ba", "ab"], test=["a"])
+    run(tmp_path, shard_tokens=1)
+    assert len(list((tmp_path / "data/features/train").glob("*.arrow"))) == 3
+    run(tmp_path)
+    assert [path.name for path in (tmp_path / "data/features/train").iterdir()] == ["00000.arrow"]
+
+
+def test_the_same_input_gives_the_same_bytes(project):
+    before = tree(project)
+    run_stages(project, small_params(), "template")
+    assert tree(project) == before
+
+
+def test_the_manifest_is_json_that_names_its_vocabulary(project):
+    manifest = json.loads((project / store.MANIFEST).read_text(encoding="utf-8"))
+    assert manifest["vocabulary_sha256"] == store.file_hash(project / store.VOCABULARY)
+    assert manifest["observations"] == len(store.read_vocabulary(project))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["U:%x[0,7]"], "points at column 7, the data has column 0"),
+        (["U", "U:%x[0;0]"], "template.lines, line 2"),
+    ],
+)
+def test_a_bad_template_changes_nothing(project, lines, expected):
+    before, params = tree(project), small_params()
+    params.template.lines = lines
+    with pytest.raises(EspalierError) as caught:
+        run_stages(project, params, "template")
+    assert expected in str(caught.value)
+    assert tree(project) == before
+
+
+@pytest.mark.parametrize("split", store.SPLITS)
+def test_a_damaged_part_stops_the_stage_before_it_writes(project, split):
+    """The training data are read first: features of a new run must not stand beside a vocabulary of the old one."""
+    params = small_params()
+    params.template.lines = ["U:%x[0,0]", "U9:%x[1,0]"]
+    path = project / store.TOKENS.format(split)
+    path.write_bytes(path.read_bytes()[:-40])
+    before = tree(project)
+    with pytest.raises(EspalierError, match=f"tokens/{split}.arrow: damaged .*run `espalier stage ingest` again"):
+        run_stages(project, params, "template")
+    assert tree(project) == before
+
+
+def test_a_part_with_fewer_columns_stops_the_stage(project):
+    train, info = store.read_tokens(project, "train")
+    store.write_tokens(project, "train", train.select("sequence", "x0", pl.col("x0").alias("x1"), "label"), info)
+    params = small_params()
+    params.template.lines = ["U:%x[0,1]"]
+    before = tree(project)
+    with pytest.raises(EspalierError, match="points at column 1, the data has column 0"):
+        run_stages(project, params, "template")
+    assert tree(project) == before
