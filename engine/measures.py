@@ -54,14 +54,14 @@ def chunks(labels: list[str], offsets: np.ndarray) -> list[Chunk]:
     return found
 
 
-def conlleval(labels: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
-    """Precision, recall and F1 over chunks, in all and by kind: {"all": {...}, "NP": {...}}."""
+def conlleval(labels: list[str], predicted: list[str], offsets: np.ndarray) -> tuple[dict, dict[str, dict]]:
+    """Precision, recall, F1 and counts over all chunks, and the same for each kind of chunk."""
     gold, guess = set(chunks(labels, offsets)), set(chunks(predicted, offsets))
     kinds = sorted({chunk.kind for chunk in gold | guess})
-    scores = {"all": _scores(gold, guess)}
-    for kind in kinds:
-        scores[kind] = _scores({c for c in gold if c.kind == kind}, {c for c in guess if c.kind == kind})
-    return scores
+    by_kind = {
+        kind: _scores({c for c in gold if c.kind == kind}, {c for c in guess if c.kind == kind}) for kind in kinds
+    }
+    return _scores(gold, guess), by_kind
 
 
 def _scores(gold: set, guess: set) -> dict:

@@ -82,7 +82,9 @@ def main(arguments: list[str] | None = None) -> int:
         top.print_help()
         return 2
     try:
-        return COMMANDS[args.command](args) or 0
+        code = COMMANDS[args.command](args) or 0
+        sys.stdout.flush()  # a reader that went away is noticed here and not at exit
+        return code
     except EspalierError as error:
         print(f"espalier: {error}", file=sys.stderr)
         return 1
@@ -91,6 +93,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"espalier: {where}{error.strerror or error}", file=sys.stderr)
         return 1
 
 

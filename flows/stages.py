@@ -66,7 +66,8 @@ STAGES = (
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
-        ("tasks/evaluate.py", "tasks/tagging.py"),
+        ("tasks/evaluate.py", "tasks/risk.py", "tasks/tagging.py", "tasks/template.py", "tasks/templates.py",
+         "tasks/sources"),
         (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow"),
         (store.PREDICTIONS,), ("evaluate",), named=("evaluate.reference",),
         metrics=(store.METRICS,),
@@ -75,8 +76,7 @@ STAGES = (
     Stage(
         "report", "write the page",
         ("tasks/report.py", "tasks/charts.py", "tasks/page.py", "tasks/assets"),
-        (store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST,
-         f"{store.CURVES}/calibration.csv", f"{store.CURVES}/confusion.csv"),
+        (store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
         (store.REPORT,), tuple(Params().as_dict()),
     ),
 )  # fmt: skip

@@ -39,4 +39,6 @@ def _add_champion(project: Project) -> bool:
 def _repository(project: Project):
     from dvc.repo import Repo
 
-    return Repo(str(project.root))
+    repository = Repo(str(project.root))
+    repository.scm_context.quiet = True  # no advice on git commands after each step
+    return repository

@@ -43,9 +43,9 @@ def error_figures(gold: list[str], predicted: list[str], offsets: np.ndarray) ->
         "sequence_error": sequence_error(np.array(gold), np.array(predicted), offsets),
     }
     if is_chunk_scheme(sorted({*gold, *predicted})):
-        scores = conlleval(gold, predicted, offsets)
-        figures |= {name: scores["all"][name] for name in ("precision", "recall", "f1")}
-        figures["chunks"] = {kind: row for kind, row in scores.items() if kind != "all"}
+        overall, by_kind = conlleval(gold, predicted, offsets)
+        figures |= {name: overall[name] for name in ("precision", "recall", "f1")}
+        figures["chunks"] = by_kind
     return figures
 
 

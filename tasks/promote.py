@@ -4,7 +4,7 @@ Not a stage of DVC: it reads and writes the champion, which would be a cycle.
 """
 
 import shutil
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +94,7 @@ def main(root: Path, params: Params, progress: Progress, force: bool = False) ->
     progress.step(note="champion")
     if force and not decision["promoted"]:
         decision |= {"promoted": True, "reason": f"forced, although it {decision['reason']}"}
-    decision |= {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), "forced": force,
+    decision |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "forced": force,
                  "model_sha256": store.file_hash(candidate), "data_version": manifest["data_version"]}  # fmt: skip
     if decision["promoted"]:
         with store.replacing(champion) as temporary:

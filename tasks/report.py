@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from engine import measures
 from engine.monitor import STOP_REASONS
+from engine.templates import MACRO
 from tasks import charts, store
 from tasks.page import (
     MISSING,
@@ -42,7 +43,6 @@ from tasks.page import (
 )
 from tasks.params import Params
 from tasks.progress import Progress
-from tasks.templates import MACRO
 
 HEAT_LABELS = {"wide": 25, "narrow": 13}  # labels in the heat map of a large screen and of a phone
 CONFUSIONS, EXAMPLES = 15, 3

@@ -180,7 +180,7 @@ def test_a_word_without_phonemes_is_silent():
 
 
 def test_a_long_word_does_not_underflow():
-    """150 letters, 40 phonemes: a path's first probability is (1 / 1641) ** 150, far below the least float64."""
+    """150 letters, 40 phonemes: a path starts at (1 / 1641) ** 150, far below the least float64."""
     rng = np.random.default_rng(1)
     words = [(rng.integers(0, 26, 150).tolist(), rng.integers(0, 40, 150).tolist())]
     found = align(pack(words), 26, 40, pair_count=0, iterations=2)

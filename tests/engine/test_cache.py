@@ -110,7 +110,8 @@ def test_the_engine_works_without_any_cache(tmp_path):
     """All places read-only, in a process of its own: kernels compile in memory and the answer is the same."""
     for folder in ("chosen", "user", "tmp"):
         make_read_only(tmp_path / folder)
-    code = f"import sys, tempfile; sys.prefix = {str(tmp_path / 'user')!r}; tempfile.tempdir = {str(tmp_path / 'tmp')!r}"
+    prefix, temporary = str(tmp_path / "user"), str(tmp_path / "tmp")
+    code = f"import sys, tempfile; sys.prefix, tempfile.tempdir = {prefix!r}, {temporary!r}"
     env = {
         **os.environ,
         "NUMBA_CACHE_DIR": str(tmp_path / "chosen"),

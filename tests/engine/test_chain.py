@@ -380,8 +380,8 @@ def test_all_moves_forbidden_but_one(sparse, lam):
 
 @pytest.mark.parametrize("sparse", DENSITIES)
 def test_the_one_forbidden_move_is_still_the_best(sparse):
-    """Six labels and one bigram weight: sparse enough for "auto". Label 1 is reached from label 0 at a price of 40,
-    by anything else at 50; one minus nearly one would make the cheaper way free or impossible."""
+    """Six labels and one bigram weight: sparse enough for "auto". Label 1 is reached from label 0 at a
+    price of 40, by anything else at 50; one minus nearly one would make the cheaper way impossible."""
     packed = one_sequence(6, [[0], [1]], [0, 1], [UNIGRAM, BOTH])
     weights = chain.Weights({(0, 0): 50.0, (1, 1): 100.0}, {}, {(1, 0, 1): -40.0})
     assert chain.best_labellings(packed.problem.sequences[0], 6, weights)[0] == {(0, 1)}
@@ -515,7 +515,7 @@ def budget():
 
 
 def larger_problem(shape="many sets"):
-    """Enough work to be cut into pieces: many distinct sets of observations, or two with thousands of positions each."""
+    """Enough work for several pieces: many distinct sets of observations, or two with thousands of positions."""
     if shape == "many sets":
         return pack(random_problem(14, 5, 12, 3, np.random.default_rng(13).integers(1, 12, 400).tolist()))
     return pack(

@@ -89,7 +89,7 @@ def test_likelihood_posterior_and_assignment(seed, k):
 
 @pytest.mark.parametrize("smoothing", [1e-12, 0.1])
 def test_em_climbs(smoothing):
-    """The likelihood times the prior of the smoothing never falls; nearly without smoothing, the likelihood alone."""
+    """The likelihood times the prior of the smoothing never falls; the prior is nearly absent in one case."""
     counts = random_counts(5, n=40)
     fits = [fit(counts, 3, seed=6, iterations=i, smoothing=smoothing, tolerance=0.0) for i in range(1, 15)]
     climbed = [reference.log_posterior(counts, *parameters(f), smoothing) for f in fits]

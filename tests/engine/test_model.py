@@ -1,4 +1,4 @@
-"""The model file: a round trip loses nothing, and no file, however damaged or hostile, does more than raise an error."""
+"""The model file: a round trip loses nothing; a damaged or hostile file does no more than raise an error."""
 
 import dataclasses
 import json
@@ -190,7 +190,7 @@ def test_every_truncation_is_refused(saved):
 
 
 def test_any_damaged_byte_is_refused_or_harmless(saved):
-    """A changed weight cannot be told from a weight; whatever loads has the shape and the finiteness of a model."""
+    """A changed weight cannot be told from a weight; but whatever loads has the shape of a model."""
     whole = saved.read_bytes()
     rng = np.random.default_rng(5)
     told = 0
@@ -409,8 +409,12 @@ try:
 except EspalierError:
     pass
 events, on = [], True
-WATCHED = ("exec", "compile", "import", "pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "ctypes.dlopen")
-sys.addaudithook(lambda name, args: events.append((name, str(args)[:200])) if on and name in WATCHED else None)
+WATCHED = ("exec", "compile", "import", "pickle.find_class", "os.system", "os.exec", "subprocess.Popen",
+           "ctypes.dlopen")
+def hook(name, args):
+    if on and name in WATCHED:
+        events.append((name, str(args)[:200]))
+sys.addaudithook(hook)
 for path in (good, hostile):
     try:
         Model.load(path)

@@ -83,7 +83,7 @@ def test_solver_loss_and_gradient_agree_with_the_chain_oracle():
 
 
 def test_solver_optimum_of_one_coin_by_hand():
-    """Labels 0, 0, 0, 1 and one weight for label 0: minimise log(1 + e^theta) * 4 - 3 theta + |theta| + theta^2 / 2."""
+    """Labels 0, 0, 0, 1, one weight for label 0: the loss is 4 log(1 + e^theta) - 3 theta."""
     enumerated = solvers.enumerate_problem([[[0]]] * 4, [[0], [0], [0], [1]], 2, [1.0] * 4, [("mu", 0, 0)])
     found = solvers.optimum(enumerated, 0.5, 0.5)
     theta = found.theta[0]

@@ -1,4 +1,4 @@
-"""Contracts of every solver in the registry, on every penalty it accepts, against a reference optimum by scipy.
+"""Contracts of every solver in the registry, on every penalty it accepts, against scipy's optimum.
 
 A new solver in `SOLVERS` is picked up by itself and cannot skip these tests.
 """
@@ -26,7 +26,7 @@ from engine.threads import set_threads
 TIGHT = 1e-9  # tolerance asked of the solvers
 VIOLATION = 1e-4  # of the first-order conditions; the objective is flat there, so it is coarser than TIGHT
 AGREEMENT = 1e-7  # relative, of objectives: the gap is quadratic in the violation
-WEIGHTS = 1e-3  # of theta where rho2 = 0.1 makes the optimum unique: gap <= AGREEMENT * 20 gives |error| <= 6e-3 at worst
+WEIGHTS = 1e-3  # of theta, where rho2 = 0.1 makes the optimum unique and |error|^2 <= 20 gaps
 CRAWL = 1e-5  # relative; short steps stop when five of them gain TIGHT, and hundreds more would have followed
 RISE = 1e-12  # relative; two sums of the same terms in another order may differ by rounding
 LIMIT = 3000  # iterations; no solver should need them on a dozen tokens
@@ -186,8 +186,8 @@ def test_the_objective_never_rises_where_promised(solved, solver, name, layout):
 
 @pytest.mark.parametrize("solver", [name for name, s in SOLVERS.items() if s.monotone])
 def test_correlated_weights_do_not_make_the_objective_rise(solver):
-    """One observation in three columns at every position: the weights of its block act together, and the diagonal
-    second derivative (16), which takes them one by one, promises steps that are several times too long."""
+    """One observation in three columns at every position: the weights of its block act together, and the
+    diagonal second derivative (16), which takes them one by one, promises steps that are far too long."""
     labels = [[0, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     packed = pack(Problem(2, [BOTH], True, [[[0, 0, 0]] * 6] * 3, labels, [1.0, 2.0, 1.0]))
     objective, penalty = ChainObjective(packed.dataset, packed.layout), ElasticNet(0.0, 0.5)
@@ -319,7 +319,7 @@ def test_a_large_rho1_leaves_nothing(packed, solver, layout):
 
 @pytest.mark.parametrize("solver", L1)
 def test_weights_of_observations_that_never_occur_go_to_zero(solver):
-    """Observation 3 is in the vocabulary and not in the data: a warm start's weights for it must be forgotten."""
+    """Observation 3 is in the vocabulary, not in the data: a warm start's weights for it must go."""
     packed = pack(random_problem(31, 2, 3, 1, [3, 2, 3], kinds=[BOTH] * 3)._replace(kinds=[BOTH] * 4))
     start = random_theta(packed.layout.size, 7)
     result = minimise(

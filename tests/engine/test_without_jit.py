@@ -1,4 +1,4 @@
-"""The tests marked `nojit` once more with numba's compiler off: the kernels are also right as plain Python."""
+"""The tests marked `nojit` again with numba's compiler off: the kernels are right as plain Python too."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """Letters aligned to phonemes: every way of cutting the phonemes into one group of 0, 1 or 2 for each letter.
 
-`probability[(letter, group)]` is the probability of emitting the group (a tuple of phonemes); missing keys are zero.
+`probability[(letter, group)]` is that of emitting the group, a tuple of phonemes; missing keys are zero.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def total_probability(letters, phonemes, probability, longest=2):
 
 
 def expected_counts(letters, phonemes, probability, longest=2):
-    """E[# of (letter, group)] given that the word is spelled and sounds so; empty when the word is impossible."""
+    """Expected uses of (letter, group) given spelling and sound; empty when the word is impossible."""
     total = total_probability(letters, phonemes, probability, longest)
     if total == 0.0:
         return {}

@@ -1,7 +1,7 @@
 """Linear-chain CRF by enumeration of every label sequence: slow, obvious, and free of recurrences.
 
-A sequence is a list of positions, a position a list of observation ids (-1 = none), a label an int below `n_labels`.
-Weights are dicts; a missing key is zero.  The score of labels y is
+A sequence is a list of positions, a position a list of observation ids (-1 = none), a label an int
+below `n_labels`.  Weights are dicts; a missing key is zero.  The score of labels y is
 
     sum_t sum_columns  mu[o, y_t]  +  (t == 0: start[o, y_t]  |  t > 0: lam[o, y_{t-1}, y_t])
 

@@ -1,6 +1,6 @@
 """Chunk counting by the published rules of the conlleval script, for tags O, B-type and I-type.
 
-Two tables say where a chunk starts and ends, from the tags of two neighbours; the end of a sequence counts as O.
+Two tables say where a chunk starts and ends, from the tags of two neighbours; a sequence ends in O.
 A chunk is right when the same words carry a chunk of the same type in both columns.
 """
 

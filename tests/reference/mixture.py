@@ -1,7 +1,7 @@
 """Mixture of multinomials by EM, with dense matrices and nothing clever.
 
-counts [N][F], weights [k], probabilities [k][F].  The multinomial coefficient does not depend on the parameters
-and is left out of every likelihood.
+counts [N][F], weights [k], probabilities [k][F].  The multinomial coefficient does not depend on the
+parameters and is left out of every likelihood.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def assign(counts, weights, probabilities):
 
 
 def maximise(counts, responsibilities, smoothing):
-    """Expected members of each component and expected counts of each feature, plus `smoothing`, normalised."""
+    """Expected members of each component, expected counts of each feature, plus `smoothing`, normalised."""
     members = responsibilities.sum(axis=0) + smoothing
     weights = members / members.sum()
     expected = responsibilities.T @ counts + smoothing
@@ -46,7 +46,7 @@ def maximise(counts, responsibilities, smoothing):
 
 
 def log_posterior(counts, weights, probabilities, smoothing):
-    """What EM with `smoothing` climbs: the likelihood times Dirichlet priors on all parameters (up to a constant)."""
+    """What EM with `smoothing` climbs: the likelihood times Dirichlet priors, up to a constant."""
     prior = smoothing * (np.log(weights).sum() + np.log(probabilities).sum())
     return log_likelihood(counts, weights, probabilities) + prior
 

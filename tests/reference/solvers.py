@@ -1,6 +1,7 @@
 """The optimum of small elastic-net CRF problems, to about ten digits, by scipy and a Newton polish.
 
-The loss is again an enumeration: `counts[n]` holds, for each labelling of sequence n, how often each feature fires.
+The loss is an enumeration: `counts[n]` holds, for each labelling of sequence n, how often each feature
+fires.
 """
 
 from typing import NamedTuple

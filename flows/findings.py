@@ -1,0 +1,82 @@
+"""What the dashboard shows of a run: short texts and tables, made from figures and files alone."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from engine.monitor import STOP_REASONS
+from tasks import store
+
+# Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format.
+MEASURES = (
+    ("token_error", "{label} error", "{:.2%}"),
+    ("sequence_error", "{sequence} error", "{:.2%}"),
+    ("precision", "precision of chunks", "{:.2%}"),
+    ("recall", "recall of chunks", "{:.2%}"),
+    ("f1", "F1 of chunks", "{:.2%}"),
+    ("log_loss", "log-loss, nats per {token}", "{:.4f}"),
+    ("sequence_log_loss", "log-loss, nats per {sequence}", "{:.4f}"),
+    ("excess_log_loss", "excess over the reference, nats per {token}", "{:+.4f}"),
+    ("excess_risk", "excess risk, exact, nats per {sequence}", "{:.4f}"),
+    ("calibration_error", "calibration error", "{:.2%}"),
+    ("active", "active weights", "{:,}"),
+    ("features", "possible weights", "{:,}"),
+    ("objective", "objective", "{:,.2f}"),
+    ("iterations", "iterations", "{:,}"),
+    ("stop_reason", "why training stopped", "{}"),
+    ("train_sequences", "{sequence}s trained on", "{:,}"),
+    ("test_sequences", "{sequence}s tested on", "{:,}"),
+)
+HEADLINES = 3
+UNSAID = {"time", "forced", "model_sha256", "data_version"}  # of little use in a log
+ACTIVE = ("active_unigram", "active_start", "active_bigram")
+
+
+def line(figures: dict) -> str:
+    """The figures of a step in one line of a log."""
+    said = {name: value for name, value in figures.items() if value is not None and name not in UNSAID}
+    return ", ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in said.items())
+
+
+def _plain(value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def metrics_table(root: Path) -> list[dict[str, str]]:
+    """Rows of measure and value, in the order of MEASURES."""
+    metrics, nouns = store.read_json(root / store.METRICS), store.read_manifest(root)["nouns"]
+    metrics["active"] = sum(metrics[name] for name in ACTIVE)
+    metrics["stop_reason"] = STOP_REASONS[metrics["stop_reason"]]
+    return [
+        {"measure": text.format(**nouns), "value": form.format(metrics[name])}
+        for name, text, form in MEASURES
+        if metrics.get(name) is not None
+    ]
+
+
+def report_text(root: Path) -> str:
+    """Markdown: the headline figures and where the page lies."""
+    path = (root / store.REPORT).resolve()
+    rows = [(row["measure"], row["value"]) for row in metrics_table(root)[:HEADLINES]]
+    place = f"[Open the report]({path.as_uri()}), or copy its address into a browser on the machine of the run:"
+    return f"{_table(('measure', 'value'), rows)}\n\n{place}\n\n`{path.as_uri()}`\n\nFile: `{path}`\n"
+
+
+def decision_text(decision: dict) -> str:
+    """Markdown: the verdict, why, and both errors."""
+    rows = [("challenger", f"{decision['challenger_error']:.2%}")]
+    if decision["champion_error"] is not None:
+        rows.append(("champion", f"{decision['champion_error']:.2%}"))
+        interval = f"{decision['difference']:+.2%} ({decision['low']:+.2%} to {decision['high']:+.2%})"
+        rows.append(("difference and its interval", interval))
+    rows.append(("model", f"`{decision['model_sha256'][:12]}`"))
+    verdict = "Promoted" if decision["promoted"] else "Refused"
+    return f"## {verdict}\n\n{decision['reason'].capitalize()}.\n\n{_table(('', 'error'), rows)}\n"
+
+
+def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str]]) -> str:
+    cells = [heads, ("---", "---"), *rows]
+    return "\n".join(f"| {left} | {right} |" for left, right in cells)

@@ -1,0 +1,206 @@
+"""The retraining flow: every step of the pipeline as a Prefect task, and what it found on the dashboard.
+
+Prefect loads this module by its name, also in the processes of scheduled runs. From the
+command line come in through `flows.run`, which sets the environment first.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+from prefect import Task, flow, get_client, get_run_logger, task
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterExpectedStartTime,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import StateType
+from prefect.states import Cancelled, Crashed, State
+
+from flows import findings
+from flows.locks import alone
+from flows.pipeline import STEPS, Project
+from flows.stages import STAGES
+from flows.versioning import record
+from tasks.progress import Progress
+
+RETRIES, DELAYS = 2, [2, 10]  # of a step that met an I/O error; seconds before each
+LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+UPDATE_SECONDS = 2.0  # between two updates of a bar on the dashboard
+HELP = {item.name: item.help for item in STAGES} | {"promote": "the candidate against the champion"}
+
+# Who else listens to a step: parameters of a flow are JSON, so a terminal cannot be one.
+listener_of: ContextVar[Callable[[str], Progress] | None] = ContextVar("listener_of", default=None)
+
+
+@contextmanager
+def unharmed(what: str) -> Iterator[None]:
+    """Showing something must never end a run: a failure becomes a warning in the log."""
+    try:
+        yield
+    except Exception as error:
+        get_run_logger().warning("%s could not be shown on the dashboard: %s", what, error)
+
+
+class Bar(Progress):
+    """A bar on the dashboard, updated now and then; after a failure it is left alone."""
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic):
+        self.name, self.clock = name, clock
+        self.total, self.done, self.unit = 0, 0, ""
+        self.artefact: UUID | None = None
+        self.shown = 0.0
+
+    def begin(self, total: int | None, unit: str) -> None:
+        self.total, self.done, self.unit = total or 0, 0, unit
+        if total:
+            with unharmed(f"the progress of {self.name}"):
+                self.artefact = create_progress_artifact(0.0, f"progress-{self.name}", f"{self.name}: begun")
+                self.shown = self.clock()
+
+    def step(self, n: int = 1, note: str = "") -> None:
+        self.done += n
+        if self.artefact and self.clock() - self.shown >= UPDATE_SECONDS:
+            text = f"{self.done:,} of {self.total:,}, {self.unit}" + (f": {note}" if note else "")
+            self._show(min(100.0, 100.0 * self.done / self.total), text)
+
+    def end(self, note: str = "") -> None:
+        if self.artefact:
+            self._show(100.0, note or "done")
+
+    def _show(self, percent: float, text: str) -> None:
+        artefact, self.artefact = self.artefact, None
+        with unharmed(f"the progress of {self.name}"):
+            update_progress_artifact(artefact, percent, f"{self.name}: {text}")
+            self.artefact, self.shown = artefact, self.clock()
+
+
+class Both(Progress):
+    """Two listeners to the same work."""
+
+    def __init__(self, *listeners: Progress):
+        self.listeners = listeners
+
+    def begin(self, total: int | None, unit: str) -> None:
+        for listener in self.listeners:
+            listener.begin(total, unit)
+
+    def step(self, n: int = 1, note: str = "") -> None:
+        for listener in self.listeners:
+            listener.step(n, note)
+
+    def end(self, note: str = "") -> None:
+        for listener in self.listeners:
+            listener.end(note)
+
+
+def may_pass(task, run, state) -> bool:
+    """Whether a failure is an I/O error that another try may not meet; what a user must mend is not."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, OSError) and not isinstance(error, LASTING)
+
+
+def publish(project: Project, name: str, figures: dict) -> None:
+    """What a step found, as artefacts on the dashboard."""
+    with unharmed(f"the result of {name}"):
+        if name == "evaluate":
+            rows = findings.metrics_table(project.root)
+            create_table_artifact(rows, "metrics", "Measured on the test data")
+        if name == "report":
+            create_markdown_artifact(findings.report_text(project.root), "report", "The page of this run")
+        if name == "promote":
+            create_markdown_artifact(findings.decision_text(figures), "decision", "Champion and challenger")
+
+
+def run_step(project: Project, name: str) -> dict:
+    """One step: run, recorded, logged and shown; its figures."""
+    outside = listener_of.get()
+    progress = Both(outside(name), Bar(name)) if outside else Bar(name)
+    try:
+        figures = project.run(name, progress)
+        record(project, name)
+    except OSError as error:
+        get_run_logger().warning("%s: %s", name, error)
+        raise
+    get_run_logger().info("%s: %s", name, findings.line(figures))
+    publish(project, name, figures)
+    return figures
+
+
+def step_task(project: Project, name: str) -> Task:
+    """A step as a task without parameters: Prefect would search them for results of other tasks."""
+
+    @task(
+        name=name, task_run_name=name, description=HELP[name], cache_policy=NO_CACHE, persist_result=False,
+        retries=RETRIES, retry_delay_seconds=DELAYS, retry_condition_fn=may_pass,
+    )  # fmt: skip
+    def step() -> dict:
+        return run_step(project, name)
+
+    return step
+
+
+def settle(deployment: UUID, kinds: list[StateType], state: State) -> None:
+    """Give a deployment's runs that are in a state of these kinds, and should have begun by now, another state."""
+    runs = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=kinds)),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),
+    )
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=runs):
+            client.set_flow_run_state(run.id, state, force=True)
+
+
+def settle_earlier(deployment: UUID) -> None:
+    """When a schedule begins to be served: what it left behind the last time is over."""
+    settle(deployment, [StateType.SCHEDULED], Cancelled(message="The schedule was not served when this was due"))
+    under_way = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+    settle(deployment, under_way, Crashed(message="The schedule ended while this was under way"))
+
+
+def leave_no_queue(flow, run, state) -> None:
+    """After a scheduled run: one that was due meanwhile would work on the same data, so it is cancelled."""
+    if run.deployment_id:
+        missed = Cancelled(message="Another run was under way when this was due")
+        settle(run.deployment_id, [StateType.SCHEDULED], missed)
+
+
+def run_steps(project: Project) -> dict[str, dict]:
+    """The figures of all steps, each run after the one before it has succeeded."""
+    figures: dict[str, dict] = {}
+    done: list = []
+    for name in STEPS:
+        state = step_task(project, name)(return_state=True, wait_for=done)
+        figures[name], done = state.result(), [state]
+    return figures
+
+
+@flow(name="retrain", persist_result=False, retries=0, on_completion=[leave_no_queue], on_failure=[leave_no_queue])
+def retrain(
+    root: str = ".", overrides: list[str] | None = None, params_file: str | None = None
+) -> dict[str, dict]:
+    """Train on fresh data, evaluate, report, and promote the model when it is good enough.
+
+    Args:
+        root: Folder of the project, where params.yaml, data, models and reports are.
+        overrides: Parameters to use instead of those in the file, such as train.rho1=0.2
+        params_file: Parameter file to use instead of params.yaml
+    """
+    project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
+    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+        project.prepare()
+        return run_steps(project)

@@ -1,0 +1,94 @@
+"""The retraining flow as the command line starts it: a terminal that listens, errors that say what to do."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import EspalierError
+from flows.locks import waiting_for
+from flows.pipeline import Project
+from flows.settings import answers, prefect_environment
+from flows.signals import children_unmoved_by_interrupts, ending_cleanly
+from tasks.progress import Progress
+
+
+def run_flow(
+    root: Path,
+    params_file: Path | None = None,
+    overrides: Sequence[str] = (),
+    progress_of: Callable[[str], Progress] | None = None,
+) -> dict[str, dict]:
+    """All steps as the Prefect flow `retrain`; the figures of each step.
+
+    A mistake in the parameters is found before Prefect is started. An error in a step
+    reaches the caller as it was raised.
+    """
+    root = root.resolve()
+    Project.open(root, params_file, list(overrides)).check()
+    prefect_environment(root)
+    with ending_cleanly():
+        _find_server()
+        from flows.retrain import listener_of, retrain
+
+        token = listener_of.set(progress_of)
+        try:
+            with _failures_told_once():
+                return retrain(str(root), list(overrides), params_file and str(params_file.resolve()))
+        finally:
+            listener_of.reset(token)
+
+
+def _find_server() -> None:
+    """A server that answers: the one that is configured, else Prefect's embedded one, started here."""
+    api = os.environ.get("PREFECT_API_URL")
+    if api and not answers(api, 10):
+        raise EspalierError(
+            f"PREFECT_API_URL is {api}: no Prefect server answers there; start it, or unset the variable, "
+            "or run without Prefect by `espalier run --direct`"
+        )
+    if not api:
+        _start_embedded()
+
+
+def _start_embedded() -> None:
+    """Start the embedded server, one process at a time: two at once would both make the database."""
+    home = Path(os.environ["PREFECT_HOME"])
+    try:
+        with waiting_for(home / "start.lock"):
+            from prefect import get_client
+
+            with children_unmoved_by_interrupts(), get_client(sync_client=True) as client:
+                client.hello().raise_for_status()
+    except (OSError, RuntimeError) as error:
+        raise EspalierError(
+            f"Prefect's embedded server did not start in {home}: {str(error).splitlines()[0]}; "
+            "`espalier doctor` looks for the cause, `espalier run --direct` does without it"
+        ) from error
+
+
+TOLD = ("Finished in state", "Crash detected!")
+
+
+class _ToldByCaller(logging.Filter):
+    """Leaves out what Prefect writes of a failure that the caller gets as an exception anyway."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        of_a_run = record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))
+        return not (of_a_run and (record.exc_info or record.getMessage().startswith(TOLD)))
+
+
+@contextmanager
+def _failures_told_once() -> Iterator[None]:
+    """Tracebacks of failed runs go to the dashboard's log and not to the terminal."""
+    quiet = _ToldByCaller()
+    handlers = logging.getLogger().handlers
+    consoles = [handler for handler in handlers if type(handler).__module__.startswith("prefect.")]
+    for handler in consoles:
+        handler.addFilter(quiet)
+    try:
+        yield
+    finally:
+        for handler in consoles:
+            handler.removeFilter(quiet)

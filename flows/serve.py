@@ -1,0 +1,187 @@
+"""Retraining on a schedule, and the dashboard."""
+
+import asyncio
+import logging
+import os
+import signal
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from engine.errors import EspalierError
+from flows.locks import alone
+from flows.pipeline import Project
+from flows.server import log_file, own_server
+from flows.settings import answers, prefect_environment, running_server
+from flows.signals import ending_cleanly
+
+Say = Callable[[str], None]
+
+
+def serve(
+    root: Path,
+    cron: str | None = None,
+    *,
+    interval: timedelta | None = None,
+    name: str = "scheduled",
+    zone: str = "UTC",
+    overrides: Sequence[str] = (),
+    params_file: Path | None = None,
+    port: int | None = None,
+    say: Say = print,
+) -> None:
+    """Retrain by the clock until told to end: at the times of `cron` in the time zone, or every `interval`.
+
+    One run at a time. A server is started, and ended, when the project has none.
+    """
+    root, params_file = root.resolve(), params_file and params_file.resolve()
+    Project.open(root, params_file, list(overrides)).check()
+    prefect_environment(root, quiet=False)
+    schedule, first = _schedule(cron, interval, zone)
+    lock, refusal = root / ".espalier" / f"serve-{name}.lock", f"schedule {name!r} of this project is served already"
+    with ending_cleanly(), alone(lock, refusal), _server(root, port) as url:
+        say(f"dashboard: {url}")
+        say(f"next run: {first:%A %d %B %Y, %H:%M:%S %Z} ({f'cron {cron}' if cron else f'every {interval}'})")
+        say("Ctrl-C ends the schedule")
+        parameters = {"root": str(root), "overrides": list(overrides), "params_file": params_file and str(params_file)}
+        _serve(name, schedule, parameters, tags=[root.name])
+        say("the schedule has ended")
+
+
+def _serve(name: str, schedule, parameters: dict, tags: list[str]) -> None:
+    """Register the flow and run what is due, one at a time, until SIGINT or SIGTERM; then the schedule is paused."""
+    from prefect.types.entrypoint import EntrypointType
+
+    from flows.retrain import retrain, settle_earlier
+
+    logging.getLogger("prefect.runner").setLevel(logging.WARNING)  # it tells of every poll
+    runner = _runner(name=name, limit=1, pause_on_shutdown=True)
+    # By its module a run finds the flow wherever the package is installed. What was paused at the last end resumes.
+    deployment = runner.add_flow(retrain, name=name, schedule=schedule, parameters=parameters, tags=tags, paused=False,
+                                 entrypoint_type=EntrypointType.MODULE_PATH)  # fmt: skip
+    settle_earlier(deployment)
+    with suppress(KeyboardInterrupt), _interrupts_as_before():
+        asyncio.run(runner.start())
+
+
+def _runner(**options):
+    """A runner that ends in the same way on SIGINT and SIGTERM: runs under way are cancelled, the schedule is paused."""
+    from prefect.runner import Runner
+
+    class Ending(Runner):
+        async def start(self, *args, **kwargs) -> None:
+            signal.signal(signal.SIGINT, self.handle_sigterm)
+            await super().start(*args, **kwargs)
+
+        def handle_sigterm(self, *_) -> None:
+            if not self.started:
+                raise KeyboardInterrupt
+            if not self.stopping:
+                self.execute_in_background(self.astop)
+
+    return Ending(**options)
+
+
+@contextmanager
+def _interrupts_as_before() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def dashboard(root: Path, port: int | None = None, open_browser: bool = False, say: Say = print) -> None:
+    """The dashboard in the foreground until told to end; says so when there is one already."""
+    root = root.resolve()
+    prefect_environment(root)
+    api = os.environ.get("PREFECT_API_URL")
+    if api:
+        _require(api)
+        say(f"dashboard: {_page(api)} (it runs already)")
+        if open_browser:
+            webbrowser.open(_page(api))
+        return
+    with ending_cleanly(), own_server(root, port) as (server, process):
+        say(f"dashboard: {server['url']}")
+        if open_browser:
+            webbrowser.open(server["url"])
+        if process is None:
+            return
+        say("runs started in this folder show there; Ctrl-C ends it")
+        try:
+            code = process.wait()
+        except (KeyboardInterrupt, SystemExit):
+            say("the dashboard has ended")
+            return
+        raise EspalierError(f"the Prefect server ended by itself with code {code}; see {log_file(root)}")
+
+
+def _page(api: str) -> str:
+    return api.rstrip("/").removesuffix("/api")
+
+
+def _require(api: str) -> None:
+    if not answers(api, 10):
+        raise EspalierError(
+            f"PREFECT_API_URL is {api}: no Prefect server answers there; start it, or unset the variable "
+            "and a local server is started"
+        )
+
+
+def _schedule(cron: str | None, interval: timedelta | None, zone: str):
+    """The schedule as Prefect has it, and the time of its first run."""
+    from prefect.schedules import Cron, Interval
+
+    if (cron is None) == (interval is None):
+        raise EspalierError("a schedule needs either a cron expression or an interval")
+    if interval is not None:
+        if interval < timedelta(seconds=1):
+            raise EspalierError(f"the interval is {interval}: expected at least a second")
+        start = datetime.now(UTC) + interval
+        return Interval(interval, anchor_date=start), start
+    return Cron(cron, timezone=zone), next_time(cron, zone)
+
+
+def next_time(cron: str, zone: str = "UTC") -> datetime:
+    """When a cron expression is due next; an error that says what is expected when it is none."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    try:
+        place = ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):
+        raise EspalierError(f"time zone {zone!r} is not known: expected a name such as Europe/Berlin or UTC") from None
+    expected = "expected five fields, minute hour day month weekday, such as \"0 3 * * *\" for every night at three"
+    if len(cron.split()) != 5 and not cron.startswith("@"):
+        raise EspalierError(f"cron expression {cron!r} has {len(cron.split())} fields: {expected}")
+    try:
+        schedule = CronSchedule(cron=cron, timezone=zone)
+    except ValueError:
+        raise EspalierError(f"cron expression {cron!r} is not valid: {expected}") from None
+    try:
+        return asyncio.run(schedule.get_dates(1))[0].astimezone(place)
+    except (ValueError, IndexError):
+        raise EspalierError(f"cron expression {cron!r} is never due: there is no such day") from None
+
+
+@contextmanager
+def _server(root: Path, port: int | None) -> Iterator[str]:
+    """The page of a server that answers, which Prefect uses within the block."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    api = os.environ.get("PREFECT_API_URL")
+    if api and (running_server(root) or {}).get("api") != api:
+        _require(api)
+        yield _page(api)
+        return
+    with own_server(root, port) as (server, _):
+        os.environ["PREFECT_API_URL"] = server["api"]
+        try:
+            with temporary_settings({PREFECT_API_URL: server["api"]}):
+                yield server["url"]
+        finally:
+            if not api:
+                del os.environ["PREFECT_API_URL"]

@@ -1,0 +1,142 @@
+"""A Prefect server of the project's own, as a child process on this machine's loopback address.
+
+The child ends with its parent, however that ends: it reads a pipe that only the parent
+holds open. `python -m flows.server PORT` is the child.
+"""
+
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import EspalierError
+from flows.locks import waiting_for
+from flows.settings import answers, dashboard_file, prefect_home, running_server
+from flows.signals import children_unmoved_by_interrupts
+from tasks import store
+
+HOST, PORT = "127.0.0.1", 4200
+START_SECONDS, STOP_SECONDS = 120, 15
+PACKAGES = Path(__file__).resolve().parents[1]
+
+
+@contextmanager
+def own_server(root: Path, port: int | None = None) -> Iterator[tuple[dict, subprocess.Popen | None]]:
+    """The project's server: the one that runs already, else a new one, with its process, that ends with the block."""
+    with waiting_for(prefect_home(root) / "start.lock"):
+        server, process = running_server(root), None
+        if server is None:
+            process = _start(root, port := choose_port(port))
+            server = {"url": f"http://{HOST}:{port}", "api": f"http://{HOST}:{port}/api", "pid": process.pid}
+            _announce(root, server, process)
+    try:
+        yield server, process
+    finally:
+        if process is not None:
+            _stop(process)
+            if running_server(root) is None:
+                dashboard_file(root).unlink(missing_ok=True)
+
+
+def choose_port(wanted: int | None) -> int:
+    """The port asked for, else Prefect's usual one, else any that is free."""
+    if wanted is None:
+        return PORT if _is_free(PORT) else _any_free()
+    if not 0 < wanted < 65536:
+        raise EspalierError(f"--port {wanted}: expected a number from 1 to 65535")
+    if not _is_free(wanted):
+        raise EspalierError(f"port {wanted} is in use: choose another with --port, or end the program that uses it")
+    return wanted
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((HOST, port))
+        except PermissionError:
+            raise EspalierError(f"port {port} is reserved: choose one from 1024 up with --port") from None
+        except OSError:
+            return False
+    return True
+
+
+def _any_free() -> int:
+    with socket.socket() as trial:
+        trial.bind((HOST, 0))
+        return trial.getsockname()[1]
+
+
+def log_file(root: Path) -> Path:
+    return root.resolve() / ".espalier" / "server.log"
+
+
+def _start(root: Path, port: int) -> subprocess.Popen:
+    """Start the child; it is not ready yet."""
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | {
+        "PREFECT_SERVER_UI_API_URL": f"http://{HOST}:{port}/api",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
+    }
+    with log_file(root).open("wb") as log, children_unmoved_by_interrupts():
+        command = [sys.executable, "-m", "flows.server", str(port)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+
+def _announce(root: Path, server: dict, process: subprocess.Popen) -> None:
+    """Wait until the server is well and write down where it is."""
+    try:
+        _wait(root, server["api"], process)
+        store.write_json(dashboard_file(root), server)
+    except BaseException:
+        _stop(process)
+        raise
+
+
+def _wait(root: Path, api: str, process: subprocess.Popen) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not answers(api, 1.0):
+        if process.poll() is not None:
+            raise EspalierError(f"the Prefect server ended while starting: {_last_words(root)}; see {log_file(root)}")
+        if time.monotonic() > end:
+            raise EspalierError(f"the Prefect server did not answer within {START_SECONDS} s; see {log_file(root)}")
+        time.sleep(0.2)
+
+
+def _last_words(root: Path) -> str:
+    lines = log_file(root).read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def _stop(process: subprocess.Popen) -> None:
+    """End the child; by force when it does not end of itself."""
+    process.stdin.close()
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _end_with_parent() -> None:
+    """Wait for the pipe's end, which comes when the parent has ended."""
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.argv = ["prefect", "--no-prompt", "server", "start", "--host", HOST, "--port", sys.argv[1]]
+    runpy.run_module("prefect", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
