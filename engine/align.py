@@ -66,7 +66,7 @@ def _forward(letters, phonemes, n_phonemes, probability, a):
             return -np.inf
         a[i, : m + 1] /= top
         log_z += np.log(top)
-    return log_z + np.log(a[n, m])
+    return log_z + np.log(a[n, m]) if a[n, m] > 0.0 else -np.inf
 
 
 @kernel
@@ -135,7 +135,11 @@ def _edges(letter, phonemes, n_phonemes, probability, i, a, b, unit, counts):
 def best_groups(words, n_phonemes, probability, groups, aligned):
     """The likeliest groups of each word; among equals the shorter group wins, from the end."""
     longest = _longest(words)
-    log_probability = np.log(probability)
+    log_probability = np.full(probability.shape, -np.inf)
+    for letter in range(len(probability)):
+        for group in range(probability.shape[1]):
+            if probability[letter, group] > 0.0:
+                log_probability[letter, group] = np.log(probability[letter, group])
     best = np.empty((longest + 1, longest + 1))
     back = np.empty((longest + 1, longest + 1), np.int8)
     for w in range(len(words.letter_ptr) - 1):

@@ -49,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
 
     serve = _command(commands, "serve", "serve the retraining flow on a schedule")
     serve.add_argument("--cron", required=True, metavar="EXPR", help='when to retrain, for example "0 3 * * *"')
+    serve.add_argument("--timezone", default="UTC", metavar="ZONE", help="of the times, for example Europe/Paris (UTC)")
     serve.add_argument("--name", default="scheduled", help="of the deployment (scheduled)")
+    serve.add_argument("--port", type=int, help="of the server that is started when there is none (4200)")
 
     dashboard = _command(commands, "dashboard", "a local Prefect server with its page")
     dashboard.add_argument("--port", type=int, help="port on 127.0.0.1 (4200)")
@@ -122,7 +124,7 @@ def run(args) -> None:
 
             figures = run_direct(project, terminal.progress_of)
         else:
-            from flows.retrain import run_flow
+            from flows.run import run_flow
 
             figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of)
     finally:
@@ -244,7 +246,7 @@ def inspect(args) -> None:
 def serve(args) -> None:
     from flows import serve as serving
 
-    serving.serve(args.project.resolve(), args.cron, name=args.name)
+    serving.serve(args.project.resolve(), args.cron, name=args.name, zone=args.timezone, port=args.port)
 
 
 def dashboard(args) -> None:

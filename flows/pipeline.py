@@ -58,11 +58,13 @@ class Project:
 
 def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:
     """All steps without Prefect; each stage is recorded by DVC once it has succeeded."""
+    from flows.locks import alone
     from flows.versioning import record
 
-    project.prepare()
     figures = {}
-    for name in STEPS:
-        figures[name] = project.run(name, progress_of(name))
-        record(project, name)
+    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+        project.prepare()
+        for name in STEPS:
+            figures[name] = project.run(name, progress_of(name))
+            record(project, name)
     return figures

@@ -104,7 +104,7 @@ def dvc_stage(item: Stage, params: Params, with_code: bool = True) -> dict:
         "cmd": f'PATH="$PWD/.venv/bin:$PATH" espalier stage {item.name}',
         "desc": item.help,
         "deps": sorted({*inputs, *((*ALWAYS, *item.code) if with_code else ())}),
-        "params": sorted(item.params),
+        "params": sorted(set(item.params) & set(params.given)),
         "outs": [{path: {"persist": True}} for path in (*item.writes, *item.plots)],
     }
     if item.metrics:

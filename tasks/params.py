@@ -8,7 +8,7 @@ import difflib
 import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -120,6 +120,8 @@ class Params:
     evaluate: Evaluate = field(default_factory=Evaluate)
     report: Report = field(default_factory=Report)
     promote: Promote = field(default_factory=Promote)
+    given: ClassVar[tuple[str, ...]] = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
+    # The sections that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     def as_dict(self) -> dict[str, dict]:
         return {f.name: dict(vars(getattr(self, f.name))) for f in fields(self)}
@@ -146,6 +148,7 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
         for key, value in (values or {}).items():
             _assign(params, f"{section}.{key}", value, str(path))
         _section(params, section, str(path))
+    params.given = tuple(name for name in params.given if data.get(name))
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or "." not in name:

@@ -196,9 +196,7 @@ def test_no_word_is_an_error():
 
 def test_threads_do_not_matter():
     rng = np.random.default_rng(2)
-    words = [
-        (rng.integers(0, 3, n).tolist(), rng.integers(0, 2, n).tolist()) for n in rng.integers(1, 7, 200)
-    ]
+    words = [(rng.integers(0, 3, n).tolist(), rng.integers(0, 2, n).tolist()) for n in rng.integers(1, 7, 200)]
     seen = set()
     try:
         for count in (1, 2, 4):

@@ -117,9 +117,7 @@ def test_the_engine_works_without_any_cache(tmp_path):
         "NUMBA_CACHE_DIR": str(tmp_path / "chosen"),
         "XDG_CACHE_HOME": str(tmp_path / "user"),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", code + SOLVE], cwd=ROOT, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code + SOLVE], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float.fromhex(done.stdout.strip()) == pytest.approx(2 * 0.6931471805599453)
 

@@ -21,9 +21,7 @@ from engine.threads import set_threads
 
 ROUNDING = 1e-10  # probabilities and small log partitions: a few hundred roundings of 1e-16, with room
 LARGE = 1e-12  # relative, at |theta| = 700, where a log partition of thousands carries fewer decimals
-LONG = (
-    1e-9  # relative, T = 100,000: the engine and the oracle each add 1e5 terms, errors grow with T at worst
-)
+LONG = 1e-9  # relative, T = 100,000: the engine and the oracle each add 1e5 terms, errors grow with T at worst
 DIFFERENCE = 2e-6  # central differences with step 1e-5: truncation 1e-10, cancellation 1e-16 * |loss| / 1e-5
 STEP = 1e-5
 
@@ -120,10 +118,7 @@ def test_log_partition_and_sequence_probability(lattice):
     )
     np.testing.assert_allclose(
         decode.sequence_log_probability(packed.dataset, packed.layout, theta),
-        [
-            chain.log_probability(x, y, p.n_labels, weights)
-            for x, y in zip(p.sequences, p.labels, strict=True)
-        ],
+        [chain.log_probability(x, y, p.n_labels, weights) for x, y in zip(p.sequences, p.labels, strict=True)],
         rtol=0,
         atol=ROUNDING,
     )
@@ -196,13 +191,9 @@ def test_weight_two_is_the_sequence_twice(sparse):
     problem = random_problem(7, 3, 4, 2, [4, 2])
     once = pack(problem._replace(weights=[2.0, 1.0]))
     x, y = problem.sequences, problem.labels
-    twice = pack(
-        problem._replace(sequences=[x[0], x[0], x[1]], labels=[y[0], y[0], y[1]], weights=[1.0, 1.0, 1.0])
-    )
+    twice = pack(problem._replace(sequences=[x[0], x[0], x[1]], labels=[y[0], y[0], y[1]], weights=[1.0, 1.0, 1.0]))
     theta = random_theta(once.layout.size, 8)
-    one, other = (
-        ChainObjective(p.dataset, p.layout, sparse=sparse).value_and_gradient(theta) for p in (once, twice)
-    )
+    one, other = (ChainObjective(p.dataset, p.layout, sparse=sparse).value_and_gradient(theta) for p in (once, twice))
     assert one[0] == pytest.approx(other[0], abs=ROUNDING)
     np.testing.assert_allclose(one[1], other[1], rtol=0, atol=ROUNDING)
 
@@ -515,12 +506,10 @@ def budget():
 
 
 def larger_problem(shape="many sets"):
-    """Enough work for several pieces: many distinct sets of observations, or two with thousands of positions."""
+    """Enough work for several pieces: many sets of observations, or two with thousands of positions."""
     if shape == "many sets":
         return pack(random_problem(14, 5, 12, 3, np.random.default_rng(13).integers(1, 12, 400).tolist()))
-    return pack(
-        random_problem(14, 3, 2, 1, np.random.default_rng(13).integers(1, 12, 900).tolist(), none=0.1)
-    )
+    return pack(random_problem(14, 3, 2, 1, np.random.default_rng(13).integers(1, 12, 900).tolist(), none=0.1))
 
 
 @pytest.mark.parametrize("sparse", DENSITIES)
@@ -531,9 +520,7 @@ def test_bytes_do_not_depend_on_threads(budget, sparse, shape, density):
     seen = set()
     for count in (1, 2, 4, 1):
         budget(count)
-        value, gradient = ChainObjective(packed.dataset, packed.layout, sparse=sparse).value_and_gradient(
-            theta
-        )
+        value, gradient = ChainObjective(packed.dataset, packed.layout, sparse=sparse).value_and_gradient(theta)
         labels = decode.viterbi(packed.dataset, packed.layout, theta)
         marginals = decode.marginals(packed.dataset, packed.layout, theta)
         seen.add((float(value).hex(), gradient.tobytes(), labels.tobytes(), marginals.tobytes()))

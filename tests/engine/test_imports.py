@@ -63,9 +63,7 @@ def test_the_check_sees_every_way_of_importing(source):
 
 
 def run_python(code, *flags, env=None):
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, *flags, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

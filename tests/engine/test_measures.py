@@ -145,9 +145,7 @@ def naive_calibration(confidence, correct, bins):
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40), st.sampled_from([1, 4, 8])
-)
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40), st.sampled_from([1, 4, 8]))
 @pytest.mark.nojit
 def test_calibration_error(pairs, bins):
     """Bins are powers of two, so that no confidence changes its bin by rounding."""
@@ -164,9 +162,7 @@ def test_calibration_error(pairs, bins):
 
 
 def test_calibration_by_hand():
-    error, rows = measures.calibration(
-        np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True]), 10
-    )
+    error, rows = measures.calibration(np.array([0.95, 0.95, 0.55, 1.0]), np.array([True, False, True, True]), 10)
     assert [(r["count"], r["accuracy"]) for r in rows if r["count"]] == [(1, 1.0), (3, pytest.approx(2 / 3))]
     assert error == pytest.approx(0.25 * 0.45 + 0.75 * abs(2.9 / 3 - 2 / 3))
 

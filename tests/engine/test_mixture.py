@@ -38,9 +38,7 @@ def csr(matrix):
 def random_counts(seed, n=12, features=5):
     rng = np.random.default_rng(seed)
     centres = rng.dirichlet(np.full(features, 0.4), 3)
-    return np.array(
-        [rng.multinomial(rng.integers(0, 9), centres[rng.integers(3)]) for _ in range(n)], dtype=float
-    )
+    return np.array([rng.multinomial(rng.integers(0, 9), centres[rng.integers(3)]) for _ in range(n)], dtype=float)
 
 
 def fit(matrix, k, **options):
@@ -62,9 +60,7 @@ def test_one_more_iteration_is_one_step_of_em(seed, k, smoothing, iterations):
     found_weights, found_probabilities = parameters(after)
     np.testing.assert_allclose(found_weights, weights, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(found_probabilities, probabilities, rtol=0, atol=ROUNDING)
-    assert after.log_likelihood == pytest.approx(
-        reference.log_likelihood(counts, weights, probabilities), abs=1e-7
-    )
+    assert after.log_likelihood == pytest.approx(reference.log_likelihood(counts, weights, probabilities), abs=1e-7)
     assert after.history[-1] == after.log_likelihood
 
 
@@ -76,9 +72,7 @@ def test_likelihood_posterior_and_assignment(seed, k):
     mixture = fit(counts, k, seed=seed, iterations=3)
     posterior, log_p = mixture.responsibilities(*csr(counts))
     weights, probabilities = parameters(mixture)
-    np.testing.assert_allclose(
-        posterior, reference.posterior(counts, weights, probabilities), rtol=0, atol=ROUNDING
-    )
+    np.testing.assert_allclose(posterior, reference.posterior(counts, weights, probabilities), rtol=0, atol=ROUNDING)
     assert log_p.sum() == pytest.approx(reference.log_likelihood(counts, weights, probabilities), abs=1e-8)
     joint = np.sort(reference.log_joint(counts, weights, probabilities), axis=1)
     clear = joint[:, -1] - joint[:, -2] > 1e-9 if k > 1 else np.ones(len(counts), bool)
@@ -154,9 +148,7 @@ def test_threads_do_not_matter():
         for budget in (1, 2, 4):
             set_threads(budget)
             mixture = fit(counts, 4, seed=5, iterations=5, tolerance=0.0)
-            seen.add(
-                (mixture.log_probabilities.tobytes(), mixture.log_weights.tobytes(), mixture.log_likelihood)
-            )
+            seen.add((mixture.log_probabilities.tobytes(), mixture.log_weights.tobytes(), mixture.log_likelihood))
     finally:
         set_threads(None)
     assert len(seen) == 1

@@ -105,11 +105,7 @@ def test_a_loaded_model_labels_as_before(trained, saved):
 def test_the_same_model_is_the_same_bytes(model, saved, tmp_path):
     model.save(tmp_path / "again.model")
     Model.load(saved).save(tmp_path / "copy.model")
-    assert (
-        saved.read_bytes()
-        == (tmp_path / "again.model").read_bytes()
-        == (tmp_path / "copy.model").read_bytes()
-    )
+    assert saved.read_bytes() == (tmp_path / "again.model").read_bytes() == (tmp_path / "copy.model").read_bytes()
 
 
 def test_the_file_is_an_arrow_table_that_others_can_read(model, saved):
@@ -267,9 +263,7 @@ def head_of(table):
 
 
 def with_head(table, text):
-    return table.replace_schema_metadata(
-        {"espalier": text if isinstance(text, (str, bytes)) else json.dumps(text)}
-    )
+    return table.replace_schema_metadata({"espalier": text if isinstance(text, (str, bytes)) else json.dumps(text)})
 
 
 HEADS = {

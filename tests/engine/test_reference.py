@@ -22,9 +22,7 @@ def test_chain_scores_every_labelling_by_hand():
 def test_chain_partition_marginals_and_best_by_hand():
     z = sum(math.exp(s) for s in SCORES.values())
     assert chain.log_partition([[0], [0]], 2, HAND) == pytest.approx(math.log(z), abs=EXACT)
-    assert chain.marginals([[0], [0]], 2, HAND)[0, 1] == pytest.approx(
-        (math.exp(3) + math.exp(2)) / z, abs=EXACT
-    )
+    assert chain.marginals([[0], [0]], 2, HAND)[0, 1] == pytest.approx((math.exp(3) + math.exp(2)) / z, abs=EXACT)
     assert chain.pairwise_marginals([[0], [0]], 2, HAND)[0, 1, 0] == pytest.approx(math.exp(3) / z, abs=EXACT)
     assert chain.best_labellings([[0], [0]], 2, HAND) == ({(0, 0)}, 5.0)
 
@@ -74,12 +72,8 @@ def test_solver_loss_and_gradient_agree_with_the_chain_oracle():
     enumerated = solvers.enumerate_problem(problem.sequences, problem.labels, 3, problem.weights, features)
     value, gradient, _ = solvers.value_gradient_hessian(enumerated, theta)
     expected = chain.gradient(problem.sequences, problem.labels, 3, weights, problem.weights)
-    assert value == pytest.approx(
-        chain.loss(problem.sequences, problem.labels, 3, weights, problem.weights), abs=EXACT
-    )
-    np.testing.assert_allclose(
-        gradient, [expected.get(feature, 0.0) for feature in features], rtol=0, atol=EXACT
-    )
+    assert value == pytest.approx(chain.loss(problem.sequences, problem.labels, 3, weights, problem.weights), abs=EXACT)
+    np.testing.assert_allclose(gradient, [expected.get(feature, 0.0) for feature in features], rtol=0, atol=EXACT)
 
 
 def test_solver_optimum_of_one_coin_by_hand():
@@ -109,9 +103,7 @@ def test_align_by_hand():
     """ "ab" sounding "P": either a gives P and b nothing, or the other way round."""
     probability = {("a", ("P",)): 0.5, ("a", ()): 0.25, ("b", ("P",)): 0.4, ("b", ()): 0.6}
     assert align.segmentations(2, 1) == [(0, 1), (1, 0)]
-    assert align.total_probability("ab", ["P"], probability) == pytest.approx(
-        0.5 * 0.6 + 0.25 * 0.4, abs=EXACT
-    )
+    assert align.total_probability("ab", ["P"], probability) == pytest.approx(0.5 * 0.6 + 0.25 * 0.4, abs=EXACT)
     assert align.best_paths("ab", ["P"], probability) == ({(1, 0)}, pytest.approx(0.3))
     assert align.expected_counts("ab", ["P"], probability)[("a", ("P",))] == pytest.approx(0.75, abs=EXACT)
     assert align.segmentations(2, 5) == []

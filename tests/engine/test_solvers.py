@@ -38,9 +38,7 @@ PENALTIES = {
 }
 LAYOUTS = ("dense", "seen")
 L1 = [name for name, solver in SOLVERS.items() if solver.accepts_l1]
-ACCEPTED = [
-    (s, p) for s, p in itertools.product(SOLVERS, PENALTIES) if not PENALTIES[p].rho1 or SOLVERS[s].accepts_l1
-]
+ACCEPTED = [(s, p) for s, p in itertools.product(SOLVERS, PENALTIES) if not PENALTIES[p].rho1 or SOLVERS[s].accepts_l1]
 
 
 @pytest.fixture(scope="module")
@@ -272,9 +270,7 @@ def test_a_start_far_away_ends_at_the_same_optimum(packed, optima, solver, name)
 @pytest.mark.parametrize(("solver", "name"), ACCEPTED)
 def test_a_loose_tolerance_converges_and_says_so(packed, optima, solver, name):
     """The drop over `period` iterations is below the tolerance, and was not one iteration before."""
-    result = minimise(
-        solver, objective_of(packed), PENALTIES[name], max_iterations=LIMIT, tolerance=1e-3, period=3
-    )
+    result = minimise(solver, objective_of(packed), PENALTIES[name], max_iterations=LIMIT, tolerance=1e-3, period=3)
     assert result.stop_reason in ("converged", "optimal")
     values = [line["objective"] for line in result.trace]
     if result.stop_reason == "converged":
@@ -307,13 +303,9 @@ def test_a_large_rho1_leaves_nothing(packed, solver, layout):
     objective = objective_of(packed, layout)
     largest = np.abs(objective.value_and_gradient(np.zeros(objective.size))[1]).max()
     for theta0 in (None, random_theta(objective.size, 6)):
-        result = minimise(
-            solver, objective, ElasticNet(1.01 * largest, 0.0), theta0=theta0, max_iterations=LIMIT
-        )
+        result = minimise(solver, objective, ElasticNet(1.01 * largest, 0.0), theta0=theta0, max_iterations=LIMIT)
         assert not result.theta.any()
-    result = minimise(
-        solver, objective, ElasticNet(0.9 * largest, 0.0), max_iterations=LIMIT, tolerance=TIGHT
-    )
+    result = minimise(solver, objective, ElasticNet(0.9 * largest, 0.0), max_iterations=LIMIT, tolerance=TIGHT)
     assert 0 < np.count_nonzero(result.theta) < 6
 
 
@@ -347,9 +339,7 @@ def test_all_weights_zero_makes_the_penalty_alone(packed, solver):
 def test_no_sequence_at_all_is_refused_or_the_penalty_alone(solver):
     try:
         objective = ChainObjective(make_dataset(np.zeros((0, 1)), [], [0]), dense_layout(2, [BOTH]))
-        result = minimise(
-            solver, objective, PENALTIES["ridge"], theta0=np.ones(objective.size), max_iterations=LIMIT
-        )
+        result = minimise(solver, objective, PENALTIES["ridge"], theta0=np.ones(objective.size), max_iterations=LIMIT)
     except EspalierError:
         return
     np.testing.assert_allclose(result.theta, 0.0, atol=WEIGHTS)
@@ -384,9 +374,7 @@ def test_a_start_that_is_not_finite_is_refused(packed, solver, bad):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_start_of_the_wrong_length_is_refused(packed, solver):
     objective = objective_of(packed)
-    with pytest.raises(
-        EspalierError, match=f"theta0 has {objective.size + 1} weights: expected {objective.size}"
-    ):
+    with pytest.raises(EspalierError, match=f"theta0 has {objective.size + 1} weights: expected {objective.size}"):
         minimise(solver, objective, PENALTIES["ridge"], theta0=np.zeros(objective.size + 1))
 
 
@@ -433,9 +421,7 @@ def test_sbcd_says_what_it_needs():
 
 
 def check(monitor, iteration, objective, gradient_norm=1.0):
-    return monitor.check(
-        {"iteration": iteration, "objective": objective, "gradient_norm": gradient_norm}, np.zeros(1)
-    )
+    return monitor.check({"iteration": iteration, "objective": objective, "gradient_norm": gradient_norm}, np.zeros(1))
 
 
 def test_monitor_reasons():
@@ -455,9 +441,7 @@ def test_monitor_waits_a_whole_period_before_it_says_converged():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_monitor_refuses_an_objective_that_is_not_finite(bad):
-    with pytest.raises(
-        EspalierError, match=f"the objective is {bad} at iteration 3: weights or data are not finite"
-    ):
+    with pytest.raises(EspalierError, match=f"the objective is {bad} at iteration 3: weights or data are not finite"):
         check(Monitor(10, 1e-4), 3, bad)
 
 

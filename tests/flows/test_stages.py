@@ -117,7 +117,8 @@ def closure(path):
 
 
 MISSING_CODE = pytest.mark.xfail(
-    strict=True, reason="flows/stages.py leaves out modules that the stage imports: dvc would not notice a change in them"
+    strict=True,
+    reason="flows/stages.py leaves out modules that the stage imports: dvc would not notice a change in them",
 )
 
 
@@ -158,7 +159,9 @@ def test_dvc_yaml_says_what_the_table_says(with_code):
         assert entry["params"] == sorted(item.params)
         written = [path for group in (entry["outs"], entry.get("metrics", [])) for line in group for path in line]
         assert sorted(written) == sorted(outputs(item))
-        flags = [flag for group in (entry["outs"], entry.get("metrics", [])) for line in group for flag in line.values()]
+        flags = [
+            flag for group in (entry["outs"], entry.get("metrics", [])) for line in group for flag in line.values()
+        ]
         assert all(flag["persist"] is True for flag in flags)  # a failed stage keeps the earlier outputs
         assert len(entry["deps"]) == len(set(entry["deps"]))
 

@@ -34,7 +34,7 @@ def expand(sequences, lines):
 
 
 def vocabulary(sequences, lines, min_count=1):
-    """(observation, index of the first template that yields it, count): by template, then the frequent, then by name."""
+    """(observation, first template that yields it, count): by template, then the frequent, then by name."""
     rows = expand(sequences, lines)
     counts = Counter(text for row in rows for text in row)
     first = {text: min(i for row in rows for i, other in enumerate(row) if other == text) for text in counts}

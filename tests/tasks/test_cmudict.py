@@ -107,4 +107,8 @@ def test_a_missing_dictionary_says_what_to_install(monkeypatch, files, expected)
 def test_nouns_are_those_of_the_task(dictionary, monkeypatch):
     monkeypatch.setattr(cmudict, "dictionary_path", lambda: dictionary)
     info = cmudict.read(Path("unused"), Ingest(pair_count=1)).info()
-    assert info == {"source": "cmudict", "nouns": {"token": "letter", "label": "phoneme", "sequence": "word"}, "truth": None}
+    assert info == {
+        "source": "cmudict",
+        "nouns": {"token": "letter", "label": "phoneme", "sequence": "word"},
+        "truth": None,
+    }

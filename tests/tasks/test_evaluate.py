@@ -23,7 +23,14 @@ EXACT = 1e-12
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 NOUNS = {"token": "letter", "label": "sound", "sequence": "word"}
 LINES = ["U:%x[0,0]"]
-INFO = {"objective": 1.5, "stop_reason": "converged", "iterations": 1, "features": 6, "train_sequences": 2, "train_tokens": 3}
+INFO = {
+    "objective": 1.5,
+    "stop_reason": "converged",
+    "iterations": 1,
+    "features": 6,
+    "train_sequences": 2,
+    "train_tokens": 3,
+}
 
 
 # ---- a case by hand: letters a and b, labels P and Q, one weight for each letter
@@ -41,11 +48,16 @@ def unigram_model(path, odds, labels=("P", "Q"), info=None):
 
 
 def write_tokens(root, split, words, labels=None):
-    columns = {"sequence": pl.Series([n for n, w in enumerate(words) for _ in w], dtype=pl.Int32), "x0": list("".join(words))}
+    columns = {
+        "sequence": pl.Series([n for n, w in enumerate(words) for _ in w], dtype=pl.Int32),
+        "x0": list("".join(words)),
+    }
     if labels is not None:
         columns["label"] = list("".join(labels))
     schema = {"sequence": pl.Int32, "x0": pl.String} | ({"label": pl.String} if labels is not None else {})
-    store.write_tokens(root, split, pl.DataFrame(columns, schema=schema), {"source": "hand", "nouns": NOUNS, "truth": None})
+    store.write_tokens(
+        root, split, pl.DataFrame(columns, schema=schema), {"source": "hand", "nouns": NOUNS, "truth": None}
+    )
 
 
 @pytest.fixture
@@ -89,7 +101,8 @@ def test_metrics_by_hand(by_hand):
     found = store.read_json(root / store.METRICS)
     losses = [-math.log(3 / 4 * 4 / 5), -math.log(1 / 4), -math.log(4 / 5 * 1 / 2)]
     expected = {
-        "token_error": 2 / 5, "sequence_error": 2 / 3, "log_loss": sum(losses) / 5, "sequence_log_loss": sum(losses) / 3,
+        "token_error": 2 / 5, "sequence_error": 2 / 3, "log_loss": sum(losses) / 5,
+        "sequence_log_loss": sum(losses) / 3,
         "sequences_with_unknown_labels": 0, "labels": 2, "test_tokens": 5, "test_sequences": 3,
         # bins of a fifth: [0.4, 0.6) holds 0.5 wrong; [0.6, 0.8) holds 0.75 twice, one right; [0.8, 1] 0.8 twice, right
         "calibration_error": 1 / 5 * 0.5 + 2 / 5 * 0.25 + 2 / 5 * 0.2,
@@ -155,7 +168,9 @@ def test_unknown_labels_count_as_errors_and_leave_the_log_loss(by_hand):
     found = store.read_json(root / store.METRICS)
     losses = [-math.log(1 / 4), -math.log(4 / 5 * 1 / 2)]
     assert found["sequences_with_unknown_labels"] == 1 and found["token_error"] == pytest.approx(3 / 5)
-    assert found["log_loss"] == pytest.approx(sum(losses) / 3) and found["sequence_log_loss"] == pytest.approx(sum(losses) / 2)
+    assert found["log_loss"] == pytest.approx(sum(losses) / 3) and found["sequence_log_loss"] == pytest.approx(
+        sum(losses) / 2
+    )
     row = pl.from_arrow(store.read_arrow(root / store.PREDICTIONS)[0]).row(1)
     assert row[2:4] == ("X", "Q") and row[5] == 0.0
 
@@ -261,7 +276,8 @@ def test_the_stage_is_repeatable_to_the_byte(project):
     assert tree(project) == before
 
 
-@pytest.mark.parametrize("path", [store.CANDIDATE, store.TRACE, store.MANIFEST, store.VOCABULARY, "data/tokens/test.arrow",
+@pytest.mark.parametrize("path", [store.CANDIDATE, store.TRACE, store.MANIFEST, store.VOCABULARY,
+                                  "data/tokens/test.arrow",
                                   "data/features/test/00000.arrow"])  # fmt: skip
 def test_a_damaged_input_changes_nothing(project, path):
     (project / path).write_bytes((project / path).read_bytes()[:-20])
@@ -275,7 +291,9 @@ def test_features_of_other_tokens_are_refused(project):
     tokens, info = store.read_tokens(project, "test")
     store.write_tokens(project, "test", tokens.head(50), info)
     before = tree(project)
-    with pytest.raises(EspalierError, match="data/features: 150 test positions, the tokens have 50; run `espalier stage template`"):
+    with pytest.raises(
+        EspalierError, match="data/features: 150 test positions, the tokens have 50; run `espalier stage template`"
+    ):
         run_stages(project, small_params(), "evaluate")
     assert tree(project) == before
 

@@ -183,7 +183,9 @@ def test_a_file_that_is_no_utf8(tmp_path):
 
 
 def test_a_missing_file_names_the_remedy(tmp_path):
-    with pytest.raises(EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m tasks.params` writes"):
+    with pytest.raises(
+        EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m tasks.params` writes"
+    ):
         load_params(tmp_path / "nowhere.yaml")
 
 

@@ -64,5 +64,7 @@ def test_a_sample_is_spread_over_the_data_and_of_about_the_size_asked_for():
 
 
 def test_a_plan_needs_features(tmp_path):
-    with pytest.raises(EspalierError, match="manifest.json: there is no such file; run `espalier stage template` first"):
+    with pytest.raises(
+        EspalierError, match="manifest.json: there is no such file; run `espalier stage template` first"
+    ):
         plan.main(tmp_path, small_params())

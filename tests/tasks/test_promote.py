@@ -156,12 +156,16 @@ def test_text_in_a_decision_cannot_become_markup():
 
 
 def test_without_a_candidate_there_is_nothing_to_promote(tmp_path):
-    with pytest.raises(EspalierError, match="candidate.model: there is no candidate to promote; run `espalier run` first"):
+    with pytest.raises(
+        EspalierError, match="candidate.model: there is no candidate to promote; run `espalier run` first"
+    ):
         decide(tmp_path)
     assert not tree(tmp_path)
 
 
-@pytest.mark.parametrize("path", [store.CANDIDATE, store.CHAMPION, "data/tokens/test.arrow", store.DECISIONS, store.MANIFEST])
+@pytest.mark.parametrize(
+    "path", [store.CANDIDATE, store.CHAMPION, "data/tokens/test.arrow", store.DECISIONS, store.MANIFEST]
+)
 def test_a_damaged_input_changes_nothing(project, path):
     """Not even when the candidate is better and would be promoted."""
     spoil(project / store.CANDIDATE)

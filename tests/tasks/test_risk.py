@@ -111,7 +111,9 @@ def hidden_markov_crf(truth):
     return model_of(["*:%x[0,0]"], symbols, truth["labels"], weight)
 
 
-@pytest.mark.parametrize("truth", [truth_of(3, 3, 3, 2), truth_of(2, 3, 1, 3), simulated.truth()], ids=["small", "one", "full"])
+@pytest.mark.parametrize(
+    "truth", [truth_of(3, 3, 3, 2), truth_of(2, 3, 1, 3), simulated.truth()], ids=["small", "one", "full"]
+)
 def test_the_truth_itself_has_no_excess_risk(truth):
     assert risk.excess_risk(truth, hidden_markov_crf(truth))["excess_risk"] == pytest.approx(0, abs=EXACT)
 

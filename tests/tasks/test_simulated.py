@@ -31,7 +31,9 @@ def test_the_bayes_error_that_the_model_states():
     truth = simulated.truth()
     pi, a, b = (np.array(truth[name]) for name in ("initial", "transition", "emission"))
     letters = "abcde"
-    spec = ",".join(["a", *(letters[t : t + 2] for t in range(4)), *(letters[t] + letters[t].upper() for t in range(5))])
+    spec = ",".join(
+        ["a", *(letters[t : t + 2] for t in range(4)), *(letters[t] + letters[t].upper() for t in range(5))]
+    )
     operands = [pi, *[a] * 4, *[b] * 5]
     error = 0.0
     for t in range(5):

@@ -50,7 +50,9 @@ def best_by_enumeration(model, words):
     labels = []
     for word in words:
         rows = templates.expand([[[letter] for letter in word]], model.templates)
-        (best,), _ = chain.best_labellings([[known.get(text, -1) for text in row] for row in rows], len(model.labels), weights)
+        (best,), _ = chain.best_labellings(
+            [[known.get(text, -1) for text in row] for row in rows], len(model.labels), weights
+        )
         labels += [model.labels[y] for y in best]
     return labels
 
@@ -129,7 +131,9 @@ def test_bad_columns_are_refused(data, expected):
 
 def test_too_few_columns_are_refused():
     model = Model.compact(dense_layout(2, [1]), np.ones(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]/%x[0,2]"], {})
-    with pytest.raises(EspalierError, match="some.conll has 2 columns, the model looks at 3: expected its input columns"):
+    with pytest.raises(
+        EspalierError, match="some.conll has 2 columns, the model looks at 3: expected its input columns"
+    ):
         list(tagging.tag_columns(model, b"a b\n", FILE))
     assert len(list(tagging.tag_columns(model, b"a b c d\n", FILE))) == 1
 

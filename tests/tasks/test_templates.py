@@ -12,7 +12,25 @@ from tasks.templates import Macro, check_columns, expand, parse
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
 # Few values, so that they repeat; among them boundary values, macros and separators as data, and odd white space.
 VALUES = st.sampled_from(
-    ["a", "b", "/", "%", "%x[0,0]", "_B-1", "_B+1", "_B", " ", "\xa0", "\x00", "\u2028", "é", "e\u0301", "漢", "😀", "U:a"]
+    [
+        "a",
+        "b",
+        "/",
+        "%",
+        "%x[0,0]",
+        "_B-1",
+        "_B+1",
+        "_B",
+        " ",
+        "\xa0",
+        "\x00",
+        "\u2028",
+        "é",
+        "e\u0301",
+        "漢",
+        "😀",
+        "U:a",
+    ]
 )
 
 

@@ -44,7 +44,9 @@ def words_project(root, **train_options):
     params.ingest = Ingest(source="conll", path="words.conll", limit=None, dev_share=0.1, test_share=0.2)
     params.template.lines = ["*:%x[0,0]", "U:%x[0,0]/%x[1,0]", "B"]
     params.weigh.clusters = 2
-    params.train = type(params.train)(**({"rho1": 0.05, "rho2": 0.1, "max_iterations": 25, "tolerance": 1e-9} | train_options))
+    params.train = type(params.train)(
+        **({"rho1": 0.05, "rho2": 0.1, "max_iterations": 25, "tolerance": 1e-9} | train_options)
+    )
     run_stages(root, params, "ingest", "template", "weigh", "train")
     return params
 
@@ -60,7 +62,9 @@ def oracle(model):
 # ---- what is minimised
 
 
-@pytest.mark.parametrize("options", [{}, {"pairs": "seen"}, {"start": False}, {"solver": "sbcd"}, {"solver": "lbfgs", "rho1": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"pairs": "seen"}, {"start": False}, {"solver": "sbcd"}, {"solver": "lbfgs", "rho1": 0.0}]
+)
 def test_the_objective_in_the_model_is_that_of_enumeration(tmp_path, options):
     """From the token table, the weights and the model file alone: weighted log-loss plus elastic net."""
     params = words_project(tmp_path, **options)

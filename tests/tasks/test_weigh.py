@@ -112,7 +112,9 @@ def test_typical_observations_are_the_ones_others_have_less_often():
     assert all(sorted(texts) == ["U:a", "U:b", "U:c"] for texts in found)
 
 
-@pytest.mark.parametrize(("tokens", "expected"), [(["a", "b", "c"], ["ab", "c"]), (["New", "York", "now"], ["New York", "now"])])
+@pytest.mark.parametrize(
+    ("tokens", "expected"), [(["a", "b", "c"], ["ab", "c"]), (["New", "York", "now"], ["New York", "now"])]
+)
 def test_examples_are_inputs_as_people_write_them(tokens, expected):
     table = pl.DataFrame({"sequence": pl.Series([0, 0, 1], dtype=pl.Int32), "x0": tokens})
     assert weigh.examples(table, np.array([1, 0]), 3) == [expected[1:], expected[:1], []]

@@ -1,0 +1,127 @@
+"""Three drivers, one table: the same bytes from `espalier run`, `espalier run --direct` and `dvc repro`."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+PARAMS = {
+    "ingest": {"source": "simulated", "limit": 400},
+    "template": {"lines": ["U", "*:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "B"]},
+    "weigh": {"clusters": 3},
+    "train": {"max_iterations": 12},
+}
+SAME = ("data/tokens", "data/features", "data/weights", "models/candidate.model", "models/trace.jsonl",
+        "reports/metrics.json", "reports/predictions.arrow", "reports/report.html")  # fmt: skip
+
+
+def environment(root: Path) -> dict[str, str]:
+    """The interpreter's own commands come first; nothing of another project is inherited."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DVC_"))}
+    path = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
+    return env | {"PATH": path, "PYTHONPATH": str(REPOSITORY), "PREFECT_HOME": str(root / ".espalier" / "prefect")}
+
+
+def call(root: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=root, env=environment(root), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def espalier(root: Path, *arguments: str) -> str:
+    return call(root, sys.executable, "-m", "flows.cli", *arguments)
+
+
+def dvc(root: Path, *arguments: str) -> str:
+    return call(root, sys.executable, "-m", "dvc", *arguments)
+
+
+def make_project(root: Path) -> Path:
+    """A folder under git and DVC with the repository's DVC settings and small parameters."""
+    root.mkdir()
+    (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    call(root, "git", "init", "-q")
+    dvc(root, "init", "-q")
+    for name in ("config", "plots", "vega"):
+        source, target = REPOSITORY / ".dvc" / name, root / ".dvc" / name
+        shutil.copytree(source, target, dirs_exist_ok=True) if source.is_dir() else shutil.copy(source, target)
+    bin_folder = root / "bin"  # `espalier` of this checkout, wherever the tests run
+    bin_folder.mkdir()
+    script = bin_folder / "espalier"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flows.cli "$@"\n')
+    script.chmod(0o755)
+    return root
+
+
+def hashes(root: Path) -> dict[str, str]:
+    files = [p for name in SAME for p in ([root / name] if (root / name).is_file() else sorted((root / name).rglob("*")))]
+    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def direct(tmp_path_factory) -> Path:
+    root = make_project(tmp_path_factory.mktemp("drivers") / "direct")
+    espalier(root, "run", "--direct")
+    return root
+
+
+def test_direct_leaves_everything_and_dvc_is_clean(direct):
+    assert {name for name in SAME if not (direct / name).exists()} == set()
+    assert "up to date" in dvc(direct, "status")
+    assert "up to date" in dvc(direct, "repro")
+
+
+def test_dvc_repro_gives_the_same_bytes(direct, tmp_path):
+    root = make_project(tmp_path / "dvc")
+    call(root, sys.executable, "-m", "flows.stages")
+    env_path = os.pathsep.join([str(root / "bin"), os.environ.get("PATH", "")])
+    done = subprocess.run([sys.executable, "-m", "dvc", "repro"], cwd=root, env=environment(root) | {"PATH": env_path},
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert hashes(root) == hashes(direct)
+    assert (root / "dvc.lock").read_text() == (direct / "dvc.lock").read_text()
+
+
+@pytest.mark.server
+def test_the_prefect_flow_gives_the_same_bytes(direct, tmp_path):
+    root = make_project(tmp_path / "prefect")
+    out = espalier(root, "run")
+    assert hashes(root) == hashes(direct)
+    assert (root / "dvc.lock").read_text() == (direct / "dvc.lock").read_text()
+    assert "up to date" in dvc(root, "status")
+    assert "state error" in out and "active features" in out and "report.html" in out
+
+
+def test_running_again_gives_the_same_bytes_and_keeps_the_champion(direct):
+    before = hashes(direct) | {"champion": hashlib.sha256((direct / "models/champion.model").read_bytes()).hexdigest()}
+    espalier(direct, "run", "--direct")
+    after = hashes(direct) | {"champion": hashlib.sha256((direct / "models/champion.model").read_bytes()).hexdigest()}
+    assert after == before
+    decisions = [json.loads(line) for line in (direct / "models/decisions.jsonl").read_text().splitlines()]
+    assert [d["promoted"] for d in decisions] == [True, True]
+    assert "up to date" in dvc(direct, "status")
+
+
+def test_other_parameters_are_not_recorded_as_the_projects_own(direct, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(direct, root)
+    out = espalier(root, "run", "--direct", "--set", "train.rho1=2")
+    assert "not recorded in DVC" in out
+    assert "changed outs" in dvc(root, "status")
+
+
+def test_dvc_shows_metrics_and_plots(direct, tmp_path):
+    shown = json.loads(dvc(direct, "metrics", "show", "--json"))[""]["data"]["reports/metrics.json"]["data"]
+    assert {"token_error", "sequence_error", "active_unigram", "active_bigram", "objective", "stop_reason"} <= set(shown)
+    page = tmp_path / "plots"
+    dvc(direct, "plots", "show", "-o", str(page))
+    text = (page / "index.html").read_text()
+    assert "Objective" in text and "Confusions" in text and "Calibration" in text
+    assert "cdn." not in text
