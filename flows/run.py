@@ -10,7 +10,7 @@ from engine.errors import EspalierError
 from flows.locks import waiting_for
 from flows.pipeline import Project
 from flows.settings import answers, prefect_environment
-from flows.signals import children_unmoved_by_interrupts, ending_cleanly
+from flows.signals import children_apart, ending_cleanly
 from tasks.progress import Progress
 
 
@@ -59,7 +59,7 @@ def _start_embedded() -> None:
         with waiting_for(home / "start.lock"):
             from prefect import get_client
 
-            with children_unmoved_by_interrupts(), get_client(sync_client=True) as client:
+            with children_apart(), get_client(sync_client=True) as client:
                 client.hello().raise_for_status()
     except (OSError, RuntimeError) as error:
         raise EspalierError(

@@ -1,7 +1,9 @@
 """A Prefect server of the project's own, as a child process on this machine's loopback address.
 
 The child ends with its parent, however that ends: it reads a pipe that only the parent
-holds open. `python -m flows.server PORT` is the child.
+holds open. Signals it does not hear, so that one sent to all processes at once does not
+take the server away from those that still report to it.
+`python -m flows.server PORT` is the child.
 """
 
 import os
@@ -19,7 +21,7 @@ from pathlib import Path
 from engine.errors import EspalierError
 from flows.locks import waiting_for
 from flows.settings import answers, dashboard_file, prefect_home, running_server
-from flows.signals import children_unmoved_by_interrupts
+from flows.signals import children_deaf, hear_again
 from tasks import store
 
 HOST, PORT = "127.0.0.1", 4200
@@ -84,7 +86,7 @@ def _start(root: Path, port: int) -> subprocess.Popen:
         "PREFECT_SERVER_UI_API_URL": f"http://{HOST}:{port}/api",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
     }
-    with log_file(root).open("wb") as log, children_unmoved_by_interrupts():
+    with log_file(root).open("wb") as log, children_deaf():
         command = [sys.executable, "-m", "flows.server", str(port)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
@@ -115,9 +117,8 @@ def _last_words(root: Path) -> str:
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """End the child; by force when it does not end of itself."""
+    """End the child by closing its pipe; by force when that is not enough."""
     process.stdin.close()
-    process.terminate()
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
@@ -129,6 +130,7 @@ def _end_with_parent() -> None:
     """Wait for the pipe's end, which comes when the parent has ended."""
     while os.read(0, 1024):
         pass
+    hear_again()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

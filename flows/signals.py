@@ -1,9 +1,11 @@
 """Ending cleanly: a request to end becomes an exception, so that every `finally` on the way out is run."""
 
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 
 @contextmanager
@@ -25,14 +27,33 @@ def _end(number: int, frame) -> None:
 
 
 @contextmanager
-def children_unmoved_by_interrupts() -> Iterator[None]:
-    """Processes started within it never see Ctrl-C, which a terminal sends to the whole group.
+def children_deaf() -> Iterator[None]:
+    """Processes started within it hear neither SIGINT nor SIGTERM, which often go to a whole group of processes.
 
     They are told to end by those who started them, in the right order: a server must outlive
     the run that reports to it.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def hear_again() -> None:
+    """In a thread of such a process: it hears SIGTERM from now on."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+@contextmanager
+def children_apart() -> Iterator[None]:
+    """Processes that others start within it, through `subprocess`, get a group of their own.
+
+    For the same reason as above, where it is not for us to say how a process is started.
+    """
+    original = subprocess.Popen
+    subprocess.Popen = partial(original, start_new_session=True)
+    try:
+        yield
+    finally:
+        subprocess.Popen = original

@@ -3,6 +3,7 @@
 Recording trusts the caller: a step is recorded only after it succeeded.
 """
 
+import logging
 import os
 
 from flows.pipeline import Project
@@ -39,6 +40,7 @@ def _add_champion(project: Project) -> bool:
 def _repository(project: Project):
     from dvc.repo import Repo
 
+    logging.getLogger("dvc").setLevel(logging.WARNING)  # it tells of every update of the lock file
     repository = Repo(str(project.root))
     repository.scm_context.quiet = True  # no advice on git commands after each step
     return repository

@@ -83,8 +83,8 @@ class Train:
     pairs: str = option("seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen"))
     start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
     sparse: str = option("auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse"))
-    max_iterations: int = option(80, "iterations (sweeps for sbcd) at most", "int", least=1)
-    tolerance: float = option(0.001, "stop when 5 iterations lower the objective by less than this share", "number", least=0)
+    max_iterations: int = option(150, "iterations (sweeps for sbcd) at most", "int", least=1)
+    tolerance: float = option(0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0)
     initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
 

@@ -14,7 +14,7 @@ from engine.errors import EspalierError
 from engine.measures import paired_bootstrap, sequence_errors
 from engine.model import Model
 from tasks import store
-from tasks.page import escape, page, percent
+from tasks.page import capital, card, cards, join, lead, page, percent, points, section, short, table
 from tasks.params import Params, Promote
 from tasks.progress import Progress
 from tasks.tagging import tag
@@ -33,7 +33,7 @@ def decide(champion: np.ndarray, challenger: np.ndarray, lengths: np.ndarray, op
     """Promoted when the challenger loses at most `margin` at the upper end of the interval."""
     interval = paired_bootstrap(champion, challenger, lengths, options.level, options.rounds, options.seed)
     good = interval.high <= options.margin
-    bound = f"{interval.high:+.4%} against a margin of {options.margin:.4%}"
+    bound = f"{interval.high:+.2%} against a margin of {options.margin:.2%}"
     reason = (
         f"not worse than the champion: the upper end of the difference is {bound}"
         if good
@@ -56,24 +56,27 @@ def first_decision(challenger: np.ndarray, lengths: np.ndarray) -> dict:
 def decision_page(decisions: list[dict]) -> str:
     """A page with the last decision and all earlier ones."""
     last = decisions[-1]
+    figures = [card("Challenger", percent(last["challenger_error"], 2), "error on the test data")]
+    if last["difference"] is not None:
+        interval = f"between {points(last['low'])} and {points(last['high'])} in resamples of the test data"
+        figures.insert(0, card("Champion", percent(last["champion_error"], 2), "error on the test data"))
+        figures.append(card("Difference", points(last["difference"]), interval))
     verdict = "Promoted" if last["promoted"] else "Refused"
-    rows = "".join(_row(d) for d in reversed(decisions))
+    heads = ["When (UTC)", "Decision", "Champion", "Challenger", "Difference", "Model", "Why"]
+    history = table("Latest first", heads, [_row(d) for d in reversed(decisions)], (2, 3, 4), "stack")
     body = (
-        f"<section><h2>{verdict}</h2><p>{escape(last['reason'])}.</p></section>"
-        "<section><h2>All decisions</h2><div class='scroll'><table><thead><tr><th scope='col'>When (UTC)</th>"
-        "<th scope='col'>Decision</th><th scope='col'>Champion</th><th scope='col'>Challenger</th>"
-        "<th scope='col'>Difference (interval)</th><th scope='col'>Model</th><th scope='col'>Why</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div></section>"
+        section("verdict", verdict, lead(f"{capital(last['reason'])}."), cards(figures)),
+        section("history", "All decisions", history),
     )
-    return page("Champion and challenger", body)
+    return page("Champion and challenger", join(body))
 
 
-def _row(d: dict) -> str:
-    difference = "–" if d["difference"] is None else f"{d['difference']:+.2%} ({d['low']:+.2%} to {d['high']:+.2%})"
-    champion = "–" if d["champion_error"] is None else percent(d["champion_error"])
-    cells = [d["time"], "promoted" if d["promoted"] else "refused", champion, percent(d["challenger_error"]),
-             difference, d["model_sha256"][:12], d["reason"]]  # fmt: skip
-    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+def _row(d: dict) -> list[str]:
+    difference = "–" if d["difference"] is None else f"{points(d['difference'])} ({points(d['low'])} to {points(d['high'])})"
+    champion = "–" if d["champion_error"] is None else percent(d["champion_error"], 2)
+    when = d["time"].replace("T", " ").removesuffix("+00:00")
+    verdict = ("forced" if d["forced"] else "promoted") if d["promoted"] else "refused"
+    return [when, verdict, champion, percent(d["challenger_error"], 2), difference, short(d["model_sha256"]), d["reason"]]
 
 
 def main(root: Path, params: Params, progress: Progress, force: bool = False) -> dict:

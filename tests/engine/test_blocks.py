@@ -116,6 +116,15 @@ def assert_derivatives_follow(blocks, problem, layout):
             np.testing.assert_allclose(blocks.derivatives(x, slots)[0], expected, rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.parametrize("n_labels", [5, 8, 9, 17])
+def test_derivatives_with_more_labels_than_a_vector_has_lanes(n_labels):
+    packed = pack(random_problem(n_labels, n_labels, 3, 2, [2, 1, 2]))
+    for seed, density in enumerate((1.0, 0.02, 0.3)):
+        theta = random_theta(packed.layout.size, seed, density)
+        for sparse in DENSITIES:
+            assert_derivatives(packed, theta, sparse, ROUNDING)
+
+
 def test_a_block_visits_only_the_sequences_that_contain_it():
     packed = pack(random_problem(3, 2, 5, 1, [2, 3, 1, 4, 2]))
     blocks = Blocks(ChainObjective(packed.dataset, packed.layout), np.zeros(packed.layout.size))

@@ -162,6 +162,17 @@ def assert_best(packed, theta, densities):
             assert tuple(found[lo:hi].tolist()) in best[n], sparse
 
 
+@pytest.mark.parametrize("n_labels", [5, 7, 8, 9, 12, 16, 17, 20])
+@pytest.mark.parametrize("scale", [1.5, 300.0])
+def test_more_labels_than_a_vector_has_lanes(n_labels, scale):
+    """Loops that take four or eight labels at a time have a rest; two positions keep the enumeration small."""
+    packed = pack(random_problem(n_labels, n_labels, 3, 2, [2, 1, 2]))
+    for seed, density in enumerate((1.0, 0.02, 0.3)):
+        theta = random_theta(packed.layout.size, seed, density, scale)
+        for sparse in DENSITIES:
+            assert_exact_at_any_size(packed, theta, sparse)
+
+
 @FEWER
 @given(lattices())
 def test_gradient_meets_central_differences(lattice):
