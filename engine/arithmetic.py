@@ -1,7 +1,9 @@
 """The inner loops of all recursions, written so that the compiler vectorises them.
 
 Callers hand over plain arrays: an array taken out of a named tuple or sliced from a
-larger one costs an atomic reference count, which is more than the arithmetic here.
+larger one costs an atomic reference count, which is more than the arithmetic here. An
+index that is a sum is unsigned: numba would test a signed one for counting from the end,
+element by element, and that test keeps a loop from being vectorised.
 """
 
 import numba
@@ -79,8 +81,9 @@ def add_runs(theta, ptr, code, observations, t, out):
             continue
         lo, hi = ptr[x], ptr[x + 1]
         if hi - lo == n_codes:
-            for c in range(n_codes):
-                out[c] += theta[lo + c]
+            begin = np.uint64(lo)
+            for c in range(np.uint64(n_codes)):
+                out[c] += theta[begin + c]
         else:
             for s in range(lo, hi):
                 out[code[s - base]] += theta[s]
@@ -119,3 +122,24 @@ def pass_message(slot, matrices, begin, end, source, target, entry, p, vector, o
         a = vector[i]
         for j in range(n):
             out[j] += a * matrices[d, i, j]
+
+
+@kernel
+def add_products(order, lo, hi, alpha, v, base, out):
+    """out[base + i * Y + j] += sum over the rows r in order[lo:hi] of alpha[r - 1, i] * v[r, j], four rows at a time."""
+    n = alpha.shape[1]
+    whole = lo + (hi - lo) // 4 * 4
+    for m in range(lo, whole, 4):
+        q, r, s, t = order[m], order[m + 1], order[m + 2], order[m + 3]
+        for i in range(n):
+            a, b, c, d = alpha[q - 1, i], alpha[r - 1, i], alpha[s - 1, i], alpha[t - 1, i]
+            at = np.uint64(base + i * n)
+            for j in range(np.uint64(n)):
+                out[at + j] += a * v[q, j] + b * v[r, j] + c * v[s, j] + d * v[t, j]
+    for m in range(whole, hi):
+        q = order[m]
+        for i in range(n):
+            a = alpha[q - 1, i]
+            at = np.uint64(base + i * n)
+            for j in range(np.uint64(n)):
+                out[at + j] += a * v[q, j]

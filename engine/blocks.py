@@ -268,7 +268,7 @@ def _by_logarithms(theta, layout, observations, sets, lo, hi, mine, weight, firs
     """The same sums for a sequence with extreme scores."""
     n_labels = layout.n_labels
     score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
-    log_forward(theta, layout, observations, sets, lo, hi, lo, score, log_alpha)
+    log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha)
     log_beta, pairs, terms = np.zeros(n_labels), np.empty(n_labels * n_labels), np.empty(n_labels)
     k = len(mine) - 1
     for t in range(hi - 1, lo - 1, -1):

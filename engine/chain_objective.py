@@ -9,7 +9,8 @@ from engine.data import Dataset
 from engine.index import Inverse, check_labels, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
-from engine.posteriors import PIECES, all_log_partitions, balanced, posterior_rows, posteriors
+from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
+from engine.scatter import CHUNKS, add_unigrams, fits, pair_slots, scattered_gradient
 from engine.scores import density, make_factors
 from engine.vectors import dot
 
@@ -18,7 +19,8 @@ class ChainObjective:
     """l(theta) = -sum_n w_n log p(y^n | x^n) (SBCD 4) and its gradient (SBCD 5).
 
     The transposed index and the observed counts are made once; each call makes the
-    factors, runs forward-backward over the sequences and gathers by observation.
+    factors, runs forward-backward over the sequences and sums expectations: scattered by
+    position while theta fits the cache, else gathered by observation. Both are exact.
     """
 
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
@@ -45,6 +47,10 @@ class ChainObjective:
         self.is_first[self.dataset.offsets[:-1]] = True
         counts = -(-np.diff(self.positions_of_set.ptr) // expectations.PIECE)
         self.piece_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.slots = pair_slots(self.layout, self.sets)
+        self.scattered = fits(self.layout, len(self.slots.code))
+        everyone = np.arange(len(self.dataset.weights))
+        self.chunks = [everyone[slice(*run)] for run in balanced(np.diff(self.dataset.offsets), CHUNKS)]
         self.observation_runs = balanced(np.diff(self.positions.ptr))
 
     def value(self, theta: np.ndarray) -> float:
@@ -59,12 +65,7 @@ class ChainObjective:
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
         gradient = np.negative(self.observed)
         with self._lock:
-            self._rows = self._rows or posterior_rows(self.dataset, self.layout)
-            alpha, v, gamma, log_z = posteriors(
-                theta, self.dataset, self.layout, self.sets, factors, self._rows, gradient
-            )
-            self._unigrams(gamma, gradient)
-            self._bigrams(factors, alpha, v, gradient)
+            log_z = (self._scatter if self.scattered else self._gather)(theta, factors, gradient)
         return self._loss(theta, log_z), gradient
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
@@ -75,6 +76,28 @@ class ChainObjective:
 
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
+
+    def _scatter(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
+        """By position into chunks; the few sequences with extreme scores follow by logarithms."""
+        if self._rows is None:
+            self._rows = np.empty((len(self.chunks), self.size + len(self.slots.code)))
+        data, layout, sets = self.dataset, self.layout, self.sets
+        log_z = scattered_gradient(theta, data, layout, sets, factors, self.slots, self.chunks, self._rows, gradient)
+        for n in np.flatnonzero(np.isnan(log_z)):
+            lo, hi = data.offsets[n], data.offsets[n + 1]
+            alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
+            log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, gradient)
+            add_unigrams(layout, data.observations, lo, gamma, gradient)
+        return log_z
+
+    def _gather(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
+        """Posteriors of all positions, then by observation."""
+        if self._rows is None:
+            self._rows = posterior_rows(self.dataset, self.layout)
+        alpha, v, gamma, log_z = posteriors(theta, self.dataset, self.layout, self.sets, factors, self._rows, gradient)
+        self._unigrams(gamma, gradient)
+        self._bigrams(factors, alpha, v, gradient)
+        return log_z
 
     def _unigrams(self, gamma, gradient) -> None:
         def piece(run):

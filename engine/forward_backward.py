@@ -9,6 +9,8 @@ the pairwise ones. A sequence with a step too wide for this goes to logarithms.
 Cost: Y^2 a position where the factor is dense, else the number of its entries.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
@@ -16,77 +18,133 @@ from engine.jit import kernel
 from engine.scores import SAFE_RANGE, pair_scores, position_scores
 
 
-@kernel
-def forward_backward(
-    theta, layout, observations, offsets, weights, sets, factors, sequences, keep, alpha, v, gamma, log_z
-):
-    """log_z[i] of sequence sequences[i], NaN where a step is too wide for scaling.
+class Work(NamedTuple):
+    """Scratch memory of one thread. Rows belong to the positions of the sequences at hand; they stay in the cache."""
 
-    With `keep` also alpha, weight * v and weight * gamma [T, Y], by the backward recursion.
-    """
-    n_labels = layout.n_labels
-    unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
-    start_ptr, start_code = layout.start_ptr, layout.start_code
-    of_position = sets.of_position
-    slot, shift, spread, dense, transposed = factors.slot, factors.shift, factors.spread, factors.dense, factors.transposed
-    begin, end, row, column, entry = factors.begin, factors.end, factors.row, factors.column, factors.entry
-    score, e, current, following = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
-    power, high, low = np.empty(n_labels, np.int64), np.empty(LANES), np.empty(LANES)
-    power_as_float = power.view(np.float64)
-    longest = 0
+    alpha: np.ndarray  # [rows, Y]
+    v: np.ndarray  # [rows, Y], e on the way forward
+    gamma: np.ndarray  # [rows, Y]
+    scale: np.ndarray  # [rows]
+    score: np.ndarray  # [Y]
+    e: np.ndarray  # [Y]
+    current: np.ndarray  # [Y]
+    following: np.ndarray  # [Y]
+    power: np.ndarray  # int64 [Y]
+    power_as_float: np.ndarray  # the same bits
+    high: np.ndarray  # [LANES]
+    low: np.ndarray  # [LANES]
+
+
+@kernel
+def make_work(offsets, sequences, n_labels, batch):
+    """Room for the longest sequence and `batch` rows before it."""
+    rows = 1
     for n in sequences:
-        longest = max(longest, offsets[n + 1] - offsets[n])
-    scale = np.empty(longest)
+        rows = max(rows, offsets[n + 1] - offsets[n])
+    rows += batch
+    power = np.empty(n_labels, np.int64)
+    return Work(
+        np.empty((rows, n_labels)), np.empty((rows, n_labels)), np.empty((rows, n_labels)), np.empty(rows),
+        np.empty(n_labels), np.empty(n_labels), np.empty(n_labels), np.empty(n_labels),
+        power, power.view(np.float64), np.empty(LANES), np.empty(LANES),
+    )  # fmt: skip
+
+
+@kernel
+def forward(theta, layout, observations, sets, factors, first, last, base, work):
+    """log Z of the sequence first..last, NaN where a step is too wide for scaling.
+
+    Fills alpha, v (as e) and scale in the rows from `base` on.
+    """
+    unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
+    of_position, shift, spread = sets.of_position, factors.shift, factors.spread
+    slot, dense, begin, end = factors.slot, factors.dense, factors.begin, factors.end
+    row, column, entry = factors.row, factors.column, factors.entry
+    alpha, v, scale, score, e = work.alpha, work.v, work.scale, work.score, work.e
+    current, following, high, low = work.current, work.following, work.high, work.low
+    power, power_as_float = work.power, work.power_as_float
+    n_labels = len(score)
+    log_z = 0.0
+    for t in range(first, last + 1):
+        p = of_position[t]
+        for y in range(n_labels):
+            score[y] = 0.0
+        add_runs(theta, unigram_ptr, unigram_code, observations, t, score)
+        if t == first:
+            add_runs(theta, layout.start_ptr, layout.start_code, observations, t, score)
+        top, bottom = extremes(score, high, low)
+        width = top - bottom
+        if t > first:
+            width += spread[p]
+        if not width <= SAFE_RANGE:
+            return np.nan
+        exponentiate(score, top, power, power_as_float, e)
+        if t > first:
+            pass_message(slot, dense, begin, end, row, column, entry, p, current, following)
+            log_z += shift[p]
+        else:
+            following[:] = 1.0
+        total = 0.0
+        for y in range(n_labels):
+            following[y] *= e[y]
+            total += following[y]
+        at = base + t - first
+        scale[at] = total
+        inverse = 1.0 / total
+        for y in range(n_labels):
+            current[y] = following[y] * inverse
+            alpha[at, y] = current[y]
+            v[at, y] = e[y]
+        log_z += np.log(total) + top
+    return log_z
+
+
+@kernel
+def backward(sets, factors, first, last, base, weight, work):
+    """weight * gamma and weight * v of the sequence, from what `forward` left."""
+    slot, transposed, begin, end = factors.slot, factors.transposed, factors.begin, factors.end
+    row, column, entry, of_position = factors.row, factors.column, factors.entry, sets.of_position
+    alpha, v, gamma, scale = work.alpha, work.v, work.gamma, work.scale
+    beta, following = work.current, work.following
+    n_labels = len(beta)
+    beta[:] = 1.0
+    for t in range(last, first - 1, -1):
+        at = base + t - first
+        inverse = 1.0 / scale[at]
+        for y in range(n_labels):
+            gamma[at, y] = weight * alpha[at, y] * beta[y]
+            following[y] = v[at, y] * beta[y] * inverse
+            v[at, y] = weight * following[y]
+        if t > first:
+            pass_message(slot, transposed, begin, end, column, row, entry, of_position[t], following, beta)
+
+
+@kernel
+def log_partitions(theta, layout, observations, offsets, sets, factors, sequences, log_z):
+    """log_z[i] of sequence sequences[i], NaN where a step is too wide for scaling."""
+    work = make_work(offsets, sequences, layout.n_labels, 0)
     for i in range(len(sequences)):
-        first, last = offsets[sequences[i]], offsets[sequences[i] + 1] - 1
-        total_log = 0.0
-        for t in range(first, last + 1):
-            p = of_position[t]
-            for y in range(n_labels):
-                score[y] = 0.0
-            add_runs(theta, unigram_ptr, unigram_code, observations, t, score)
-            if t == first:
-                add_runs(theta, start_ptr, start_code, observations, t, score)
-            top, bottom = extremes(score, high, low)
-            width = top - bottom
-            if t > first:
-                width += spread[p]
-            if not width <= SAFE_RANGE:
-                total_log = np.nan
-                break
-            exponentiate(score, top, power, power_as_float, e)
-            if t > first:
-                pass_message(slot, dense, begin, end, row, column, entry, p, current, following)
-                total_log += shift[p]
-            else:
-                following[:] = 1.0
-            total = 0.0
-            for y in range(n_labels):
-                following[y] *= e[y]
-                total += following[y]
-            scale[t - first] = total
-            inverse = 1.0 / total
-            for y in range(n_labels):
-                current[y] = following[y] * inverse
-            if keep:
-                for y in range(n_labels):
-                    alpha[t, y] = current[y]
-                    v[t, y] = e[y]
-            total_log += np.log(total) + top
-        log_z[i] = total_log
-        if not keep or np.isnan(total_log):
+        n = sequences[i]
+        log_z[i] = forward(theta, layout, observations, sets, factors, offsets[n], offsets[n + 1] - 1, 0, work)
+
+
+@kernel
+def store_posteriors(
+    theta, layout, observations, offsets, weights, sets, factors, sequences, alpha, v, gamma, log_z
+):
+    """log_z [N] and, written out for all positions, alpha, weight * v and weight * gamma [T, Y]."""
+    work = make_work(offsets, sequences, layout.n_labels, 0)
+    for n in sequences:
+        first, last = offsets[n], offsets[n + 1] - 1
+        log_z[n] = forward(theta, layout, observations, sets, factors, first, last, 0, work)
+        if np.isnan(log_z[n]):
             continue
-        weight = weights[sequences[i]]
-        current[:] = 1.0  # beta
-        for t in range(last, first - 1, -1):
-            inverse = 1.0 / scale[t - first]
-            for y in range(n_labels):
-                gamma[t, y] = weight * alpha[t, y] * current[y]
-                following[y] = v[t, y] * current[y] * inverse
-                v[t, y] = weight * following[y]
-            if t > first:
-                p = of_position[t]
-                pass_message(slot, transposed, begin, end, column, row, entry, p, following, current)
+        backward(sets, factors, first, last, 0, weights[n], work)
+        for t in range(last + 1 - first):
+            for y in range(layout.n_labels):
+                alpha[first + t, y] = work.alpha[t, y]
+                v[first + t, y] = work.v[t, y]
+                gamma[first + t, y] = work.gamma[t, y]
 
 
 @kernel
@@ -101,10 +159,10 @@ def log_sum(values):
 
 
 @kernel
-def log_forward(theta, layout, observations, sets, lo, hi, base, score, log_alpha):
+def log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha):
     """log Z by logarithms: exact for any finite scores, and for any length.
 
-    Fills score (u) and log_alpha, whose row t - base belongs to position t. Each row is
+    Fills score (u) and log_alpha, whose row t - lo belongs to position t. Each row is
     shifted to a largest value of 0, so that its digits do not go into a long sum.
     """
     n_labels = layout.n_labels
@@ -112,7 +170,7 @@ def log_forward(theta, layout, observations, sets, lo, hi, base, score, log_alph
     terms = np.empty(n_labels)
     log_z = 0.0
     for t in range(lo, hi):
-        row = t - base
+        row = t - lo
         position_scores(theta, layout, observations, t, t == lo, score[row])
         log_alpha[row] = score[row]
         if t > lo:
@@ -124,7 +182,7 @@ def log_forward(theta, layout, observations, sets, lo, hi, base, score, log_alph
         top = log_alpha[row].max()
         log_alpha[row] -= top
         log_z += top
-    return log_z + log_sum(log_alpha[hi - 1 - base])
+    return log_z + log_sum(log_alpha[hi - 1 - lo])
 
 
 @kernel
@@ -140,18 +198,18 @@ def log_backward(theta, layout, observations, sets, lo, hi, weight, log_alpha, v
     log_beta = np.zeros(n_labels)
     for t in range(hi - 1, lo - 1, -1):
         for y in range(n_labels):
-            terms[y] = log_alpha[t, y] + log_beta[y]
+            terms[y] = log_alpha[t - lo, y] + log_beta[y]
         total = log_sum(terms)
         for y in range(n_labels):
-            gamma[t, y] = weight * np.exp(terms[y] - total)
+            gamma[t - lo, y] = weight * np.exp(terms[y] - total)
         if t > lo:
             p = sets.of_position[t]
             pair_scores(theta, layout, sets, p, pairs)
-            step = v[t] + log_beta
+            step = v[t - lo] + log_beta
             for i in range(n_labels):
                 for y in range(n_labels):
                     terms[y] = pairs[i * n_labels + y] + step[y]
-                    pairs[i * n_labels + y] = log_alpha[t - 1, i] + terms[y]
+                    pairs[i * n_labels + y] = log_alpha[t - lo - 1, i] + terms[y]
                 log_beta[i] = log_sum(terms)
             if len(gradient):
                 total = log_sum(pairs)
@@ -159,7 +217,7 @@ def log_backward(theta, layout, observations, sets, lo, hi, weight, log_alpha, v
                     pairs[c] = weight * np.exp(pairs[c] - total)
                 add_pairs(layout, sets, p, pairs, gradient)
             log_beta -= log_beta.max()
-        v[t] = 0.0
+        v[t - lo] = 0.0
 
 
 @kernel

@@ -4,6 +4,7 @@ Reading one executes nothing: it is columns of numbers and strings and a JSON te
 comes back is checked against itself before a kernel sees it.
 """
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -56,7 +57,15 @@ class Model:
             "weight": pa.array(self.theta, pa.float64()),
         }
         head = {"format": FORMAT, "labels": self.labels, "templates": self.templates} | self.info
+        head["checksum"] = self.checksum()
         return pa.table(columns).replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
+
+    def checksum(self) -> str:
+        """SHA-256 over everything that decides a label, so that a flipped bit does not go unnoticed."""
+        digest = hashlib.sha256(json.dumps([self.labels, self.templates, self.observations]).encode())
+        for array in (*self.layout.slots(), self.theta):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write to a temporary name, then rename: a reader never sees half a model."""
@@ -105,7 +114,11 @@ class Model:
         layout = _layout(len(labels), len(names), family, observation, previous, label)
         if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
             raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
-        return cls(labels, head.pop("templates"), names, layout, np.array(weight), head)
+        checksum = head.pop("checksum", None)
+        model = cls(labels, head.pop("templates"), names, layout, np.array(weight), head)
+        if model.checksum() != checksum:
+            raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
+        return model
 
     def kinds(self) -> list[str]:
         return [template[:1] for template in self.templates]

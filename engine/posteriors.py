@@ -4,13 +4,13 @@ import numpy as np
 
 from engine import threads
 from engine.data import Dataset
-from engine.forward_backward import forward_backward, log_backward, log_forward
+from engine.forward_backward import log_backward, log_forward, log_partitions, store_posteriors
 from engine.index import PairSets
 from engine.layout import Layout
 from engine.scores import Factors
 
 PIECES = 32  # of independent work, enough to balance any number of threads that we meet
-NO_GRADIENT, NO_ROWS = np.empty(0), np.empty((0, 0))
+NO_GRADIENT = np.empty(0)
 
 
 def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
@@ -23,28 +23,23 @@ def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
-def _run(theta, dataset: Dataset, layout: Layout, sets, factors, sequences, keep: bool, alpha, v, gamma) -> np.ndarray:
-    log_z = np.empty(len(sequences))
-
-    def piece(run):
-        chosen = slice(*run)
-        forward_backward(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors,
-                         sequences[chosen], keep, alpha, v, gamma, log_z[chosen])  # fmt: skip
-
-    threads.run(piece, balanced(np.diff(dataset.offsets)[sequences]))
-    return log_z
-
-
 def all_log_partitions(
     theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, sequences=None
 ) -> np.ndarray:
     """log Z of the sequences (all by default); the forward recursion alone."""
     sequences = np.arange(len(dataset.weights)) if sequences is None else sequences.astype(np.int64)
-    log_z = _run(theta, dataset, layout, sets, factors, sequences, False, NO_ROWS, NO_ROWS, NO_ROWS)
+    log_z = np.empty(len(sequences))
+
+    def piece(run):
+        chosen = slice(*run)
+        log_partitions(theta, layout, dataset.observations, dataset.offsets, sets, factors, sequences[chosen],
+                       log_z[chosen])  # fmt: skip
+
+    threads.run(piece, balanced(np.diff(dataset.offsets)[sequences]))
     for i in np.flatnonzero(np.isnan(log_z)):
         lo, hi = dataset.offsets[sequences[i]], dataset.offsets[sequences[i] + 1]
         score, log_alpha = np.empty((2, hi - lo, layout.n_labels))
-        log_z[i] = log_forward(theta, layout, dataset.observations, sets, lo, hi, lo, score, log_alpha)
+        log_z[i] = log_forward(theta, layout, dataset.observations, sets, lo, hi, score, log_alpha)
     return log_z
 
 
@@ -63,12 +58,23 @@ def posteriors(
     alpha and v are zero and their pairwise expectations go straight into `gradient`.
     """
     alpha, v, gamma = rows
-    everyone = np.arange(len(dataset.weights))
-    log_z = _run(theta, dataset, layout, sets, factors, everyone, True, alpha, v, gamma)
+    everyone, log_z = np.arange(len(dataset.weights)), np.empty(len(dataset.weights))
+
+    def piece(run):
+        store_posteriors(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors,
+                         everyone[slice(*run)], alpha, v, gamma, log_z)  # fmt: skip
+
+    threads.run(piece, balanced(np.diff(dataset.offsets)))
     for n in np.flatnonzero(np.isnan(log_z)):
         lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
-        log_z[n] = log_forward(theta, layout, dataset.observations, sets, lo, hi, 0, v, alpha)
-        log_backward(theta, layout, dataset.observations, sets, lo, hi, dataset.weights[n], alpha, v, gamma,
-                     gradient)  # fmt: skip
+        log_z[n] = by_logarithms(theta, dataset, layout, sets, n, alpha[lo:hi], v[lo:hi], gamma[lo:hi], gradient)
         alpha[lo:hi] = 0.0
     return alpha, v, gamma, log_z
+
+
+def by_logarithms(theta, dataset: Dataset, layout: Layout, sets: PairSets, n: int, alpha, v, gamma, gradient) -> float:
+    """log Z of sequence n with extreme scores; fills gamma, adds its pairwise expectations to `gradient`."""
+    lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
+    log_z = log_forward(theta, layout, dataset.observations, sets, lo, hi, v, alpha)
+    log_backward(theta, layout, dataset.observations, sets, lo, hi, dataset.weights[n], alpha, v, gamma, gradient)
+    return log_z

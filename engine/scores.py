@@ -68,8 +68,9 @@ def pair_scores(theta, layout, sets, p, out):
     for i in range(sets.ptr[p], sets.ptr[p + 1]):
         lo, hi = ptr[sets.observation[i]], ptr[sets.observation[i] + 1]
         if hi - lo == len(out):
-            for c in range(len(out)):
-                out[c] += theta[lo + c]
+            begin = np.uint64(lo)
+            for c in range(np.uint64(len(out))):
+                out[c] += theta[begin + c]
         else:
             for s in range(lo, hi):
                 out[code[s - ptr[0]]] += theta[s]

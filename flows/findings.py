@@ -61,7 +61,7 @@ def report_text(root: Path) -> str:
     """Markdown: the headline figures and where the page lies."""
     path = (root / store.REPORT).resolve()
     rows = [(row["measure"], row["value"]) for row in metrics_table(root)[:HEADLINES]]
-    place = f"[Open the report]({path.as_uri()}), or copy its address into a browser on the machine of the run:"
+    place = f"[Open the report]({path.as_uri()}), or copy its address into a browser on that machine:"
     return f"{_table(('measure', 'value'), rows)}\n\n{place}\n\n`{path.as_uri()}`\n\nFile: `{path}`\n"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.errors import EspalierError
 from flows.locks import waiting_for
 from flows.pipeline import Project
-from flows.settings import answers, prefect_environment
+from flows.settings import must_answer, prefect_environment
 from flows.signals import children_apart, ending_cleanly
 from tasks.progress import Progress
 
@@ -43,12 +43,9 @@ def run_flow(
 def _find_server() -> None:
     """A server that answers: the one that is configured, else Prefect's embedded one, started here."""
     api = os.environ.get("PREFECT_API_URL")
-    if api and not answers(api, 10):
-        raise EspalierError(
-            f"PREFECT_API_URL is {api}: no Prefect server answers there; start it, or unset the variable, "
-            "or run without Prefect by `espalier run --direct`"
-        )
-    if not api:
+    if api:
+        must_answer(api, "and the embedded server is used, or run without Prefect: `espalier run --direct`")
+    else:
         _start_embedded()
 
 

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -15,10 +17,11 @@ from engine.errors import EspalierError
 from flows.locks import alone
 from flows.pipeline import Project
 from flows.server import log_file, own_server
-from flows.settings import answers, prefect_environment, running_server
+from flows.settings import must_answer, prefect_environment, running_server
 from flows.signals import ending_cleanly
 
 Say = Callable[[str], None]
+say_at_once: Say = partial(print, flush=True)  # a log must not wait for a full buffer
 
 
 def serve(
@@ -31,44 +34,54 @@ def serve(
     overrides: Sequence[str] = (),
     params_file: Path | None = None,
     port: int | None = None,
-    say: Say = print,
+    say: Say = say_at_once,
 ) -> None:
     """Retrain by the clock until told to end: at the times of `cron` in the time zone, or every `interval`.
 
-    One run at a time. A server is started, and ended, when the project has none.
+    One run at a time; what is due while another runs is left out. A server is started, and
+    ended, when the project has none.
     """
     root, params_file = root.resolve(), params_file and params_file.resolve()
     Project.open(root, params_file, list(overrides)).check()
     prefect_environment(root, quiet=False)
     schedule, first = _schedule(cron, interval, zone)
-    lock, refusal = root / ".espalier" / f"serve-{name}.lock", f"schedule {name!r} of this project is served already"
-    with ending_cleanly(), alone(lock, refusal), _server(root, port) as url:
+    with ending_cleanly(), _only(root, name), _server(root, port) as url:
         say(f"dashboard: {url}")
         say(f"next run: {first:%A %d %B %Y, %H:%M:%S %Z} ({f'cron {cron}' if cron else f'every {interval}'})")
         say("Ctrl-C ends the schedule")
-        parameters = {"root": str(root), "overrides": list(overrides), "params_file": params_file and str(params_file)}
+        file = params_file and str(params_file)
+        parameters = {"root": str(root), "overrides": list(overrides), "params_file": file}
         _serve(name, schedule, parameters, tags=[root.name])
         say("the schedule has ended")
 
 
+def _only(root: Path, name: str):
+    """Two that serve one schedule would pause it for each other."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise EspalierError(f"--name {name!r}: expected letters, digits, dots, dashes and underscores")
+    return alone(root / ".espalier" / f"serve-{name}.lock", f"schedule {name!r} of this project is served already")
+
+
 def _serve(name: str, schedule, parameters: dict, tags: list[str]) -> None:
-    """Register the flow and run what is due, one at a time, until SIGINT or SIGTERM; then the schedule is paused."""
+    """Register the flow and run what is due, one at a time, until SIGINT or SIGTERM; then pause the schedule."""
     from prefect.types.entrypoint import EntrypointType
 
     from flows.retrain import retrain, settle_earlier
 
     logging.getLogger("prefect.runner").setLevel(logging.WARNING)  # it tells of every poll
     runner = _runner(name=name, limit=1, pause_on_shutdown=True)
-    # By its module a run finds the flow wherever the package is installed. What was paused at the last end resumes.
-    deployment = runner.add_flow(retrain, name=name, schedule=schedule, parameters=parameters, tags=tags, paused=False,
-                                 entrypoint_type=EntrypointType.MODULE_PATH)  # fmt: skip
+    deployment = runner.add_flow(
+        retrain, name=name, schedule=schedule, parameters=parameters, tags=tags,
+        paused=False,  # it was paused at its last end
+        entrypoint_type=EntrypointType.MODULE_PATH,  # found wherever the package is installed
+    )  # fmt: skip
     settle_earlier(deployment)
     with suppress(KeyboardInterrupt), _interrupts_as_before():
         asyncio.run(runner.start())
 
 
 def _runner(**options):
-    """A runner that ends in the same way on SIGINT and SIGTERM: runs under way are cancelled, the schedule is paused."""
+    """A runner that ends in the same way on SIGINT and SIGTERM: a run under way is cancelled."""
     from prefect.runner import Runner
 
     class Ending(Runner):
@@ -94,13 +107,13 @@ def _interrupts_as_before() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def dashboard(root: Path, port: int | None = None, open_browser: bool = False, say: Say = print) -> None:
+def dashboard(root: Path, port: int | None = None, open_browser: bool = False, say: Say = say_at_once) -> None:
     """The dashboard in the foreground until told to end; says so when there is one already."""
     root = root.resolve()
     prefect_environment(root)
     api = os.environ.get("PREFECT_API_URL")
     if api:
-        _require(api)
+        must_answer(api, "and a local server is started")
         say(f"dashboard: {_page(api)} (it runs already)")
         if open_browser:
             webbrowser.open(_page(api))
@@ -124,14 +137,6 @@ def _page(api: str) -> str:
     return api.rstrip("/").removesuffix("/api")
 
 
-def _require(api: str) -> None:
-    if not answers(api, 10):
-        raise EspalierError(
-            f"PREFECT_API_URL is {api}: no Prefect server answers there; start it, or unset the variable "
-            "and a local server is started"
-        )
-
-
 def _schedule(cron: str | None, interval: timedelta | None, zone: str):
     """The schedule as Prefect has it, and the time of its first run."""
     from prefect.schedules import Cron, Interval
@@ -143,7 +148,8 @@ def _schedule(cron: str | None, interval: timedelta | None, zone: str):
             raise EspalierError(f"the interval is {interval}: expected at least a second")
         start = datetime.now(UTC) + interval
         return Interval(interval, anchor_date=start), start
-    return Cron(cron, timezone=zone), next_time(cron, zone)
+    first = next_time(cron, zone)
+    return Cron(cron, timezone=zone), first
 
 
 def next_time(cron: str, zone: str = "UTC") -> datetime:
@@ -153,8 +159,8 @@ def next_time(cron: str, zone: str = "UTC") -> datetime:
     try:
         place = ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
-        raise EspalierError(f"time zone {zone!r} is not known: expected a name such as Europe/Berlin or UTC") from None
-    expected = "expected five fields, minute hour day month weekday, such as \"0 3 * * *\" for every night at three"
+        raise EspalierError(f"time zone {zone!r} is not known: expected one such as Europe/Berlin or UTC") from None
+    expected = 'expected five fields, minute hour day month weekday, such as "0 3 * * *" for three every night'
     if len(cron.split()) != 5 and not cron.startswith("@"):
         raise EspalierError(f"cron expression {cron!r} has {len(cron.split())} fields: {expected}")
     try:
@@ -174,7 +180,7 @@ def _server(root: Path, port: int | None) -> Iterator[str]:
 
     api = os.environ.get("PREFECT_API_URL")
     if api and (running_server(root) or {}).get("api") != api:
-        _require(api)
+        must_answer(api, "and a local server is started")
         yield _page(api)
         return
     with own_server(root, port) as (server, _):

@@ -31,7 +31,7 @@ PACKAGES = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def own_server(root: Path, port: int | None = None) -> Iterator[tuple[dict, subprocess.Popen | None]]:
-    """The project's server: the one that runs already, else a new one, with its process, that ends with the block."""
+    """The project's server: the one that runs already, else a new one and its process, for this block."""
     with waiting_for(prefect_home(root) / "start.lock"):
         server, process = running_server(root), None
         if server is None:
@@ -54,7 +54,7 @@ def choose_port(wanted: int | None) -> int:
     if not 0 < wanted < 65536:
         raise EspalierError(f"--port {wanted}: expected a number from 1 to 65535")
     if not _is_free(wanted):
-        raise EspalierError(f"port {wanted} is in use: choose another with --port, or end the program that uses it")
+        raise EspalierError(f"port {wanted} is in use: choose another with --port, or end what uses it")
     return wanted
 
 
@@ -88,7 +88,8 @@ def _start(root: Path, port: int) -> subprocess.Popen:
     }
     with log_file(root).open("wb") as log, children_deaf():
         command = [sys.executable, "-m", "flows.server", str(port)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        pipes = {"stdin": subprocess.PIPE, "stdout": log, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, env=environment, **pipes)
 
 
 def _announce(root: Path, server: dict, process: subprocess.Popen) -> None:
@@ -105,9 +106,9 @@ def _wait(root: Path, api: str, process: subprocess.Popen) -> None:
     end = time.monotonic() + START_SECONDS
     while not answers(api, 1.0):
         if process.poll() is not None:
-            raise EspalierError(f"the Prefect server ended while starting: {_last_words(root)}; see {log_file(root)}")
+            raise EspalierError(f"the server ended while starting: {_last_words(root)}; see {log_file(root)}")
         if time.monotonic() > end:
-            raise EspalierError(f"the Prefect server did not answer within {START_SECONDS} s; see {log_file(root)}")
+            raise EspalierError(f"the server did not answer within {START_SECONDS} s; see {log_file(root)}")
         time.sleep(0.2)
 
 

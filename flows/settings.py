@@ -7,7 +7,10 @@ import json
 import os
 import urllib.request
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+from engine.errors import EspalierError
 
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -92,13 +95,22 @@ def _is_alive(pid: int | None) -> bool:
 def answers(api: str, seconds: float = 3.0) -> bool:
     """Whether a Prefect server at this address says that it is well."""
     proxies = urllib.request.ProxyHandler({} if _is_local(api) else None)
-    opener = urllib.request.build_opener(proxies)
     try:
-        with opener.open(f"{api.rstrip('/')}/health", timeout=seconds) as reply:
+        with urllib.request.build_opener(proxies).open(f"{api.rstrip('/')}/health", timeout=seconds) as reply:
             return reply.status == 200 and json.loads(reply.read()) is True
-    except (URLError, OSError, ValueError):
+    except HTTPError as error:
+        return not _is_local(api) and error.code < 500  # someone is there and wants to know who asks
+    except (OSError, ValueError):
         return False
 
 
 def _is_local(address: str) -> bool:
-    return any(f"//{host}:" in address or f"//{host}/" in address for host in LOOPBACK)
+    return urlsplit(address).hostname in LOOPBACK
+
+
+def must_answer(api: str, otherwise: str) -> None:
+    """An error when the server that the user named is not there; `otherwise` ends the advice."""
+    if not answers(api, 10):
+        raise EspalierError(
+            f"PREFECT_API_URL is {api}: no Prefect server answers there; start it, or unset the variable {otherwise}"
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import run_stages, small_params, tree
+from stage_runs import run_stages, small_params, tree
 
 from flows import cli
 from flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage

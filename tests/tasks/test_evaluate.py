@@ -7,10 +7,10 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from conftest import run_stages, small_params, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
+from stage_runs import run_stages, small_params, tree
 
 from engine.errors import EspalierError
 from engine.layout import dense_layout

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import polars as pl
 import pytest
-from conftest import run_stages, small_params, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stage_runs import run_stages, small_params, tree
 
 from engine.errors import EspalierError
 from tasks import ingest, store

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import run_stages, small_params, tree
+from stage_runs import run_stages, small_params, tree
 
 from engine.data import make_dataset
 from engine.errors import EspalierError

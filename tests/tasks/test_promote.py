@@ -1,9 +1,12 @@
 """Champion and challenger: who wins, what is recorded, and that a refusal touches nothing."""
 
+import html
+import re
+
 import numpy as np
 import polars as pl
 import pytest
-from conftest import run_stages, small_params, tree
+from stage_runs import run_stages, small_params, tree
 
 from engine.errors import EspalierError
 from engine.layout import dense_layout
@@ -136,23 +139,36 @@ def test_labels_that_a_model_does_not_know_are_its_errors(project):
 # ---- the record
 
 
-def test_decisions_add_up_and_the_page_shows_them(project):
+def rows_of(page):
+    """The cells of the table of all decisions, as text."""
+    body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
+    rows = re.findall(r"<tr\b[^>]*>(.*?)</tr>", body, re.DOTALL)
+    return [
+        [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd]\b.*?</t[hd]>", row)]
+        for row in rows
+    ]
+
+
+def test_decisions_add_up_and_the_page_shows_the_latest_first(project):
     decide(project)
     spoil(project / store.CANDIDATE)
     decide(project)
-    page = (project / store.DECISION).read_text(encoding="utf-8")
-    rows = store.read_jsonl(project / store.DECISIONS)
-    assert len(rows) == 2 and page.count("<tr>") == 3
-    assert "Refused" in page and all(row["model_sha256"][:12] in page and row["time"] in page for row in rows)
-    assert page.index(rows[1]["time"] + "</td><td>refused") < page.index("<td>promoted</td>")
+    decide(project, force=True)
+    decisions = store.read_jsonl(project / store.DECISIONS)
+    shown = rows_of((project / store.DECISION).read_text(encoding="utf-8"))
+    assert len(decisions) == len(shown) == 3
+    for decision, cells, verdict in zip(decisions[::-1], shown, ["forced", "refused", "promoted"], strict=True):
+        assert verdict in cells and decision["reason"] in cells and decision["model_sha256"][:12] in cells
+        assert decision["time"][:10] in cells[0]
 
 
 def test_text_in_a_decision_cannot_become_markup():
-    row = {"promoted": True, "reason": "<b>&", "difference": 0.1, "low": 0.0, "high": 0.2, "champion_error": 0.1,
-           "challenger_error": 0.2, "time": "<i>", "model_sha256": "<script>"}  # fmt: skip
+    row = {"promoted": True, "forced": False, "reason": "<b>&", "difference": 0.1, "low": 0.0, "high": 0.2,
+           "champion_error": 0.1, "challenger_error": 0.2, "time": "<i>", "model_sha256": "<script>x"}  # fmt: skip
     page = promote.decision_page([row])
-    assert "<b>&" not in page and "<i>" not in page and "&lt;b&gt;&amp;" in page
-    assert "+10.00% (+0.00% to +20.00%)" in page
+    assert not any(text in page for text in ("<b>", "<i>", "<script>x"))
+    (cells,) = rows_of(page)
+    assert cells[0] == "<i>" and cells[-1] == "<b>&" and "<script>x" in cells
 
 
 def test_without_a_candidate_there_is_nothing_to_promote(tmp_path):

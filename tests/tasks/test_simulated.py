@@ -74,10 +74,11 @@ def test_tokens_spell_the_draws_out():
 
 
 def test_parts_have_the_sizes_asked_for_and_are_drawn_apart():
-    corpus = simulated.read(None, Ingest(limit=200, dev_share=0.1, test_share=0.2, unlabelled_share=0.3))
+    corpus = simulated.read(None, Ingest(limit=200, dev_share=0.2, test_share=0.2, unlabelled_share=0.3))
     sizes = {name: part["sequence"].n_unique() for name, part in corpus.parts.items()}
-    assert sizes == {"train": 80, "dev": 20, "test": 40, "unlabelled": 60}
-    assert not corpus.parts["train"].head(100).equals(corpus.parts["test"].head(100))
+    assert sizes == {"train": 60, "dev": 40, "test": 40, "unlabelled": 60}
+    assert not corpus.parts["dev"].equals(corpus.parts["test"])
+    assert not corpus.parts["train"].equals(corpus.parts["unlabelled"])
     assert corpus.truth == simulated.truth()
 
 

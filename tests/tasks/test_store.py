@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import EspalierError
@@ -101,6 +101,7 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
 
 @EXAMPLES
 @given(st.lists(st.dictionaries(TEXTS, TEXTS | st.integers() | st.none() | st.booleans(), max_size=3), max_size=4))
+@example([{"a\u2028": "b\x85c"}, {"\x0b": "\x1c"}])
 def test_json_lines_come_back_whatever_characters_they_hold(tmp_path_factory, rows):
     """Among them \\u2028 and \\x85, at which str.splitlines would cut a line in two."""
     path = tmp_path_factory.mktemp("rows") / "rows.jsonl"

@@ -4,10 +4,10 @@ import json
 
 import polars as pl
 import pytest
-from conftest import run_stages, small_params, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import templates as reference
+from stage_runs import run_stages, small_params, tree
 
 from engine.errors import EspalierError
 from tasks import store, template

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from conftest import run_stages, small_params, tree
 from reference import chain, templates
+from stage_runs import run_stages, small_params, tree
 
 from engine import threads
 from engine.data import make_dataset

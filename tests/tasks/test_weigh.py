@@ -5,9 +5,9 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from conftest import run_stages, small_params, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stage_runs import run_stages, small_params, tree
 
 from engine.data import make_dataset
 from engine.errors import EspalierError
@@ -121,14 +121,14 @@ def test_examples_are_inputs_as_people_write_them(tokens, expected):
 
 
 def test_summary_by_hand():
-    labelled, pool, weights = np.array([0, 0, 2]), np.array([0, 1, 1, 2]), np.array([0.75, 0.75, 1.5])
+    labelled, pool, weights = np.array([0, 0, 2]), np.array([0, 1, 1, 1, 2]), np.array([0.75, 0.75, 1.5])
     found = weigh.summary(labelled, pool, weights, 4, [["t"]] * 4, [["e"]] * 4)
     assert [row["labelled"] for row in found["clusters"]] == [2, 0, 1, 0]
-    assert [row["pool"] for row in found["clusters"]] == [1, 2, 1, 0]
+    assert [row["pool"] for row in found["clusters"]] == [1, 3, 1, 0]
     assert [row["weight"] for row in found["clusters"]] == [0.75, None, 1.5, None]
-    assert found["clusters"][0]["labelled_share"] == pytest.approx(2 / 3) and found["clusters"][1]["pool_share"] == 0.5
-    assert found["pool_without_label_share"] == 0.5
-    expected = jensen_shannon_by_hand([2 / 3, 0, 1 / 3, 0], [0.25, 0.5, 0.25, 0])
+    assert found["clusters"][0]["labelled_share"] == pytest.approx(2 / 3) and found["clusters"][1]["pool_share"] == 0.6
+    assert found["pool_without_label_share"] == 0.6
+    expected = jensen_shannon_by_hand([2 / 3, 0, 1 / 3, 0], [0.2, 0.6, 0.2, 0])
     assert found["jensen_shannon"] == pytest.approx(expected, abs=EXACT)
 
 

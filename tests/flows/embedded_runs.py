@@ -1,0 +1,84 @@
+"""Three runs on one embedded server, told as JSON: one that works, one that fails, one that meets an I/O error.
+
+Run by test_retrain.py in a process of its own: `python embedded_runs.py PROJECT`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from engine.errors import EspalierError
+from flows import pipeline
+from flows.run import run_flow
+from tasks.progress import Progress
+
+
+class Heard(Progress):
+    """Remembers which steps told of their end."""
+
+    ended: list[str] = []
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def end(self, note: str = "") -> None:
+        Heard.ended.append(self.name)
+
+
+def told(client) -> dict:
+    """The last flow run, its task runs in order, and the latest artefacts."""
+    from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterFlowRunId
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    run = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
+    of_run = TaskRunFilter(flow_run_id=TaskRunFilterFlowRunId(any_=[run.id]))
+    tasks = sorted(client.read_task_runs(task_run_filter=of_run), key=lambda t: t.start_time)
+    inputs = [[source.id for sources in t.task_inputs.values() for source in sources] for t in tasks]
+    artefacts = client.request("POST", "/artifacts/filter", json={}).json()
+    return {
+        "state": run.state.type.value, "message": run.state.message, "parameters": run.parameters,
+        "tasks": [[t.name, t.state.type.value, t.run_count] for t in tasks],
+        "waits": [found == [before.id] for before, found in zip(tasks, inputs[1:], strict=False)],
+        "artefacts": {a["key"]: a for a in artefacts if a["flow_run_id"] == str(run.id)},
+    }  # fmt: skip
+
+
+def failing(root: Path, overrides: list[str]) -> dict:
+    try:
+        run_flow(root, None, overrides)
+    except EspalierError as error:
+        return {"type": type(error).__name__, "text": str(error)}
+    return {}
+
+
+def fail_once(name: str) -> None:
+    """The step meets an I/O error the first time that it is run."""
+    run, failures = pipeline.Project.run, [OSError(5, "Input/output error")]
+
+    def sometimes(self, step, progress):
+        if step == name and failures:
+            raise failures.pop()
+        return run(self, step, progress)
+
+    pipeline.Project.run = sometimes
+
+
+def main(root: Path) -> dict:
+    figures = run_flow(root, progress_of=Heard)
+    from prefect import get_client
+
+    from flows import retrain
+
+    with get_client(sync_client=True) as client:
+        result = {"figures": figures, "heard": Heard.ended, "good": told(client)}
+        result["error"] = failing(root, ["ingest.source=conll", "ingest.path=ragged.conll"])
+        result["bad"] = told(client)
+        retrain.DELAYS[:] = [0, 0]
+        fail_once("weigh")
+        run_flow(root)
+        result["again"] = told(client)
+    return result
+
+
+if __name__ == "__main__":
+    print("\n" + json.dumps(main(Path(sys.argv[1])), default=str))

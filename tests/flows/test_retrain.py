@@ -1,0 +1,234 @@
+"""The flow on the embedded server, and the parts of it that need no server."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+from small_project import ROOT, environment, run_python, write_project
+
+from engine.errors import EspalierError
+from flows import findings
+from flows.pipeline import STEPS
+
+SCRIPT = ROOT / "tests" / "flows" / "embedded_runs.py"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = write_project(tmp_path_factory.mktemp("embedded") / "project", with_dvc=True)
+    (folder / "ragged.conll").write_text("a b X\nc X\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(project):
+    """What three runs on an embedded server with a fresh home left."""
+    done = run_python(str(SCRIPT), str(project), cwd=project, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1]) | {"stderr": done.stderr}
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+class TestEmbedded:
+    def test_every_step_is_a_task_that_completes(self, told):
+        assert told["good"]["state"] == "COMPLETED"
+        assert told["good"]["tasks"] == [[name, "COMPLETED", 1] for name in STEPS]
+
+    def test_each_task_waits_for_the_one_before_it_and_for_nothing_else(self, told):
+        assert told["good"]["waits"] == [True] * (len(STEPS) - 1)
+
+    def test_the_caller_gets_the_figures_and_hears_the_progress(self, told):
+        assert list(told["figures"]) == list(STEPS)
+        assert told["figures"]["ingest"]["train"] > 0
+        assert told["figures"]["promote"]["promoted"] is True
+        assert told["heard"] == list(STEPS)
+
+    def test_artefacts_show_progress_metrics_report_and_decision(self, told, project):
+        artefacts = told["good"]["artefacts"]
+        assert set(artefacts) == {"metrics", "report", "decision", *(f"progress-{name}" for name in STEPS)}
+        assert all(artefacts[f"progress-{name}"]["data"] == 100 for name in STEPS)
+        rows = {row["measure"]: row["value"] for row in json.loads(artefacts["metrics"]["data"])}
+        assert rows["state error"].endswith("%") and int(rows["iterations"]) <= 15
+        assert (project / "reports" / "report.html").resolve().as_uri() in artefacts["report"]["data"]
+        assert artefacts["decision"]["data"].startswith("## Promoted")
+
+    def test_nothing_of_prefect_is_seen_on_the_terminal(self, told):
+        seen = [line for line in told["stderr"].splitlines() if "Input/output error" not in line]
+        assert seen == []
+
+    def test_dvc_has_recorded_the_run(self, told, project):
+        command = [sys.executable, "-m", "dvc", "status"]
+        done = subprocess.run(command, cwd=project, env=environment(), capture_output=True, text=True, check=True)
+        assert "up to date" in done.stdout, done.stdout
+        assert (project / "models" / "champion.model.dvc").is_file()
+
+    def test_an_error_reaches_the_caller_as_it_was_raised(self, told, project):
+        text = f"line 2 of {project / 'ragged.conll'} has 2 columns, the lines before it 3: check for a missing tab"
+        assert told["error"] == {"type": "EspalierError", "text": text}
+
+    def test_a_failing_step_fails_the_run_and_stops_it(self, told):
+        assert told["bad"]["state"] == "FAILED"
+        assert told["bad"]["tasks"] == [["ingest", "FAILED", 1]], "an error that a user must mend is not tried again"
+        assert "missing tab" in told["bad"]["message"]
+
+    def test_an_io_error_is_tried_again(self, told):
+        tried = {name: count for name, _, count in told["again"]["tasks"]}
+        assert told["again"]["state"] == "COMPLETED"
+        assert tried == dict.fromkeys(STEPS, 1) | {"weigh": 2}
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_failing_run_leaves_earlier_artefacts_as_they_were(told, project):
+    """`told` has run, failed, and run again: the same data give the same bytes, so nothing was harmed."""
+    lock = (project / "dvc.lock").read_text(encoding="utf-8")
+    digest = hashlib.md5((project / "models" / "candidate.model").read_bytes()).hexdigest()
+    assert digest in lock
+    assert len((project / "models" / "decisions.jsonl").read_text().splitlines()) == 2
+
+
+def test_mistakes_in_parameters_are_found_before_prefect_is_started(tmp_path):
+    from flows.run import run_flow
+
+    project = write_project(tmp_path)
+    with pytest.raises(EspalierError, match="ingest.path is 'none.conll': there is no such file"):
+        run_flow(project, None, ["ingest.source=conll", "ingest.path=none.conll"])
+    with pytest.raises(EspalierError, match="unknown parameter 'train.rho3'"):
+        run_flow(project, None, ["train.rho3=1"])
+    assert not (project / ".espalier").exists()
+
+
+def test_a_named_server_that_is_not_there_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):
+    from flows.run import run_flow
+
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    with pytest.raises(EspalierError, match="127.0.0.1:9/api: no Prefect server answers there.*--direct"):
+        run_flow(write_project(tmp_path))
+
+
+class TestBar:
+    """The dashboard's progress bar, with the calls to the server replaced."""
+
+    @pytest.fixture
+    def bar(self, monkeypatch):
+        from prefect.logging import disable_run_logger
+
+        from flows import retrain
+
+        self.calls, self.now, self.broken = [], 0.0, False
+
+        def call(kind):
+            def record(*arguments):
+                if self.broken:
+                    raise ConnectionError("gone")
+                self.calls.append((kind, *arguments[-2:]))
+                return "id"
+
+            return record
+
+        monkeypatch.setattr(retrain, "create_progress_artifact", lambda percent, *_: call("create")(percent, ""))
+        monkeypatch.setattr(retrain, "update_progress_artifact", call("update"))
+        with disable_run_logger():
+            yield retrain.Bar("train", clock=lambda: self.now)
+
+    def test_it_is_updated_every_two_seconds_at_most(self, bar):
+        bar.begin(100, "iteration")
+        for second in range(10):
+            self.now = second / 2
+            bar.step(note="n")
+        bar.end("fine")
+        assert [call[0] for call in self.calls] == ["create", "update", "update", "update"]
+        assert [call[1] for call in self.calls] == [0.0, 5.0, 9.0, 100.0]
+        assert self.calls[1][2] == "train: 5 of 100, iteration: n"
+        assert self.calls[-1][2] == "train: fine"
+
+    def test_without_a_total_there_is_no_bar(self, bar):
+        bar.begin(None, "part")
+        bar.step()
+        bar.end()
+        assert self.calls == []
+
+    def test_more_steps_than_announced_stay_within_the_bar(self, bar):
+        bar.begin(2, "part")
+        self.now = 9.0
+        bar.step(5)
+        assert self.calls[-1][1] == 100.0
+
+    def test_a_failure_harms_nothing_and_is_not_repeated(self, bar):
+        bar.begin(10, "iteration")
+        self.broken, self.now = True, 5.0
+        bar.step()
+        self.broken, self.now = False, 10.0
+        bar.step()
+        bar.end()
+        assert [call[0] for call in self.calls] == ["create"]
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (OSError(5, "Input/output error"), True),
+        (ConnectionError("gone"), True),
+        (TimeoutError(), True),
+        (FileNotFoundError("none"), False),
+        (PermissionError("no"), False),
+        (EspalierError("mend it"), False),
+        (ZeroDivisionError(), False),
+    ],
+)
+def test_only_io_errors_that_may_pass_are_tried_again(error, again):
+    from prefect.states import Failed
+
+    from flows.retrain import may_pass
+
+    assert may_pass(None, None, Failed(data=error)) is again
+
+
+def test_the_parameters_of_the_flow_have_types_and_help():
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.retrain import retrain
+
+    properties = parameter_schema(retrain).properties
+    assert list(properties) == ["root", "overrides", "params_file"]
+    assert all(entry["description"] for entry in properties.values())
+    assert properties["root"]["default"] == "."
+
+
+def test_a_line_of_figures_is_short_and_readable():
+    figures = {"train": 2400, "token_error": 0.123456789, "promoted": True, "low": None, "model_sha256": "ab" * 32}
+    assert findings.line(figures) == "train 2,400, token error 0.123457, promoted yes"
+
+
+DECISION = {
+    "promoted": False, "reason": "may be worse than the champion", "difference": 0.01, "low": -0.001, "high": 0.02,
+    "champion_error": 0.1, "challenger_error": 0.11, "model_sha256": "abcdef" * 10,
+}  # fmt: skip
+
+
+def test_a_refusal_is_told_with_both_errors_and_the_interval():
+    text = findings.decision_text(DECISION)
+    assert text.startswith("## Refused\n\nMay be worse than the champion.")
+    assert "| challenger | 11.00% |" in text and "| champion | 10.00% |" in text
+    assert "+1.00% (-0.10% to +2.00%)" in text
+
+
+def test_a_first_decision_has_no_champion():
+    alone = DECISION | {"promoted": True, "champion_error": None, "difference": None, "low": None, "high": None}
+    assert "champion |" not in findings.decision_text(alone)
+
+
+def test_a_second_run_in_the_same_project_is_refused(tmp_path):
+    from flows.locks import alone
+
+    with alone(tmp_path / "run.lock", "another run is under way"):
+        with pytest.raises(EspalierError, match=r"another run is under way \(process \d+\)"):
+            with alone(tmp_path / "run.lock", "another run is under way"):
+                pass
+    with alone(tmp_path / "run.lock", "another run is under way"):
+        pass

@@ -1,0 +1,254 @@
+"""Schedules on a real server: runs are created and finish, and everything ends when it is told to."""
+
+import json
+import os
+import signal
+import socket
+from datetime import UTC, datetime, timedelta
+
+import psutil
+import pytest
+from small_project import Background, ask, eventually, run_python, write_project
+
+from engine.errors import EspalierError
+from flows.pipeline import STEPS
+from flows.server import choose_port
+from flows.settings import answers, dashboard_file
+
+QUICK = {"PREFECT_RUNNER_POLL_FREQUENCY": "2"}
+SERVE = """
+import sys
+from datetime import timedelta
+from pathlib import Path
+from flows.serve import serve
+serve(Path("."), **eval(sys.argv[1], {"timedelta": timedelta}))
+"""
+DASHBOARD = """
+import signal, sys
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are deaf to it
+from engine.errors import EspalierError
+from flows.serve import dashboard
+try:
+    dashboard(Path("."), *map(int, sys.argv[1:]))
+except EspalierError as error:
+    sys.exit(f"espalier: {error}")
+"""
+
+
+def serving(project, options: str, **more) -> Background:
+    return Background("-c", SERVE, options, cwd=project, **QUICK, **more)
+
+
+def runs_of(api, name, *kinds) -> list[dict]:
+    states = {"state": {"type": {"any_": list(kinds)}}} if kinds else {}
+    return ask(api, "/flow_runs/filter", {"deployments": {"name": {"any_": [name]}}, "flow_runs": states})
+
+
+def deployment_of(api, name) -> dict:
+    return ask(api, f"/deployments/name/retrain/{name}")
+
+
+@pytest.fixture(scope="module")
+def schedule(tmp_path_factory):
+    """A schedule that is due every few seconds, with the server that it started."""
+    project = write_project(tmp_path_factory.mktemp("served") / "project")
+    with serving(project, "{'interval': timedelta(seconds=5)}") as process:
+        process.project = project
+        process.wait_for("next run:", 100)
+        process.server = json.loads(dashboard_file(project).read_text(encoding="utf-8"))
+        process.api = process.server["api"]
+        yield process
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+class TestSchedule:
+    def test_a_run_is_created_by_the_clock_and_completes(self, schedule):
+        done = eventually(lambda: runs_of(schedule.api, "scheduled", "COMPLETED"), 100)
+        assert done[0]["auto_scheduled"] is True
+        assert done[0]["parameters"]["root"] == str(schedule.project)
+        of_run = {"flow_runs": {"id": {"any_": [done[0]["id"]]}}}
+        tasks = ask(schedule.api, "/task_runs/filter", of_run)
+        assert {(task["name"], task["state_type"]) for task in tasks} == {(name, "COMPLETED") for name in STEPS}
+        assert (schedule.project / "models" / "champion.model").is_file()
+
+    def test_it_runs_again_and_one_at_a_time(self, schedule):
+        done = eventually(lambda: len(found := runs_of(schedule.api, "scheduled", "COMPLETED")) > 1 and found, 60)
+        spans = sorted((run["start_time"], run["end_time"]) for run in done)
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+
+    def test_the_server_listens_on_this_machine_only(self, schedule):
+        connections = psutil.Process(schedule.server["pid"]).net_connections("inet")
+        assert {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+
+    def test_the_same_schedule_is_not_served_twice(self, schedule):
+        done = run_python("-c", SERVE, "{'cron': '0 3 * * *'}", cwd=schedule.project, timeout=60)
+        assert done.returncode == 1
+        assert f"'scheduled' of this project is served already (process {schedule.process.pid})" in done.stderr
+
+    def test_a_cron_schedule_is_registered_and_its_run_created(self, schedule):
+        """On the server that is there; SIGTERM pauses the schedule and leaves that server alone."""
+        with serving(schedule.project, "{'cron': '30 3 * * *', 'name': 'nightly', 'zone': 'Europe/Berlin'}") as nightly:
+            assert nightly.wait_for("dashboard:", 60).endswith(schedule.server["url"])
+            assert "03:30:00 CE" in nightly.wait_for("next run:", 10)
+            waiting = eventually(lambda: runs_of(schedule.api, "nightly", "SCHEDULED"), 60)
+            first = min(datetime.fromisoformat(run["expected_start_time"]) for run in waiting)
+            assert first.minute == 30 and timedelta(0) < first - datetime.now(UTC) < timedelta(hours=25)
+            found = deployment_of(schedule.api, "nightly")
+            assert found["schedules"][0]["schedule"]["cron"] == "30 3 * * *"
+            assert found["schedules"][0]["schedule"]["timezone"] == "Europe/Berlin"
+            assert found["paused"] is False
+            assert nightly.end() == 0, nightly.output
+        assert deployment_of(schedule.api, "nightly")["paused"] is True
+        assert answers(schedule.api)
+
+    def test_a_schedule_that_was_paused_at_its_end_resumes(self, schedule):
+        with serving(schedule.project, "{'cron': '0 4 * * *', 'name': 'nightly'}") as nightly:
+            nightly.wait_for("next run:", 60)
+            eventually(lambda: deployment_of(schedule.api, "nightly")["paused"] is False, 30)
+            waiting = eventually(lambda: runs_of(schedule.api, "nightly", "SCHEDULED"), 60)
+            assert all("T04:00:00" in run["expected_start_time"] for run in waiting), "nothing is left of the old times"
+            assert nightly.end(signal.SIGINT) == 0, nightly.output
+
+    def test_sigterm_ends_it_and_its_server_and_every_process(self, schedule):
+        family = psutil.Process(schedule.process.pid).children(recursive=True)
+        assert schedule.server["pid"] in {process.pid for process in family}
+        assert schedule.end(signal.SIGTERM) == 0, schedule.output
+        assert "the schedule has ended" in schedule.output
+        _, alive = psutil.wait_procs(family, timeout=5)
+        assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+        assert not answers(schedule.api)
+        assert not dashboard_file(schedule.project).exists()
+        assert "Traceback" not in schedule.output
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory):
+    project = write_project(tmp_path_factory.mktemp("dashboard") / "project")
+    port = choose_port(None)
+    with Background("-c", DASHBOARD, str(port), cwd=project) as process:
+        process.project, process.port = project, port
+        process.url = process.wait_for("dashboard:", 100).split()[-1]
+        yield process
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+class TestDashboard:
+    def test_it_says_where_it_is_and_shows_its_page(self, dashboard):
+        assert dashboard.url == f"http://127.0.0.1:{dashboard.port}"
+        settings = ask(dashboard.url, "/ui-settings")
+        assert settings["api_url"] == f"{dashboard.url}/api"
+
+    def test_a_run_of_the_project_goes_there(self, dashboard):
+        code = "from pathlib import Path; from flows.run import run_flow; run_flow(Path('.'))"
+        done = run_python("-c", code, cwd=dashboard.project, timeout=100)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        (run,) = ask(f"{dashboard.url}/api", "/flow_runs/filter", {})
+        assert run["state_type"] == "COMPLETED"
+
+    def test_a_second_one_says_that_it_runs_already(self, dashboard):
+        done = run_python("-c", DASHBOARD, cwd=dashboard.project, timeout=60)
+        assert (done.returncode, done.stdout) == (0, f"dashboard: {dashboard.url} (it runs already)\n")
+
+    def test_a_port_in_use_is_named(self, dashboard, tmp_path):
+        done = run_python("-c", DASHBOARD, str(dashboard.port), cwd=write_project(tmp_path), timeout=60)
+        assert done.returncode == 1
+        assert f"port {dashboard.port} is in use: choose another with --port" in done.stderr
+
+    def test_ctrl_c_at_a_terminal_ends_it_and_its_server(self, dashboard):
+        """A terminal sends the signal to the whole group."""
+        server = json.loads(dashboard_file(dashboard.project).read_text(encoding="utf-8"))
+        os.killpg(dashboard.process.pid, signal.SIGINT)
+        assert dashboard.process.wait(40) == 0
+        assert not psutil.pid_exists(server["pid"])
+        assert not dashboard_file(dashboard.project).exists()
+
+
+@pytest.mark.server
+@pytest.mark.timeout(60)
+def test_a_server_ends_when_its_parent_is_killed(tmp_path):
+    """Even when the parent could do nothing about it, and before the server is up."""
+    with Background("-c", DASHBOARD, cwd=write_project(tmp_path)) as process:
+        (server,) = eventually(lambda: psutil.Process(process.process.pid).children(), 30, every=0.05)
+        process.end(signal.SIGKILL)
+    _, alive = psutil.wait_procs([server], timeout=40)
+    assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize(
+        ("cron", "text"),
+        [
+            ("61 * * * *", r"cron expression '61 \* \* \* \*' is not valid: expected five fields, minute hour"),
+            ("every day", "has 2 fields: expected five fields"),
+            ("", "has 0 fields"),
+            ("* * * * * *", "has 6 fields"),
+            ("@never", "is not valid"),
+            ("0 0 31 2 *", "is never due"),
+        ],
+    )
+    def test_a_cron_expression_that_is_none(self, cron, text):
+        from flows.serve import next_time
+
+        with pytest.raises(EspalierError, match=text):
+            next_time(cron)
+
+    def test_a_bad_expression_is_found_before_a_server_is_started(self, tmp_path):
+        from flows.serve import serve
+
+        with pytest.raises(EspalierError, match="is not valid"):
+            serve(write_project(tmp_path), "99 * * * *")
+        assert not (tmp_path / ".espalier").exists()
+
+    def test_a_time_zone_that_is_not_known(self):
+        from flows.serve import next_time
+
+        for zone in ("Mars/Olympus", "", "../etc/passwd"):
+            with pytest.raises(EspalierError, match="expected one such as Europe/Berlin"):
+                next_time("0 3 * * *", zone)
+
+    def test_neither_or_both_kinds_of_schedule(self, tmp_path):
+        from flows.serve import serve
+
+        for options in ({}, {"cron": "0 3 * * *", "interval": timedelta(hours=1)}):
+            with pytest.raises(EspalierError, match="either a cron expression or an interval"):
+                serve(write_project(tmp_path), **options)
+
+    def test_a_name_that_would_be_a_path(self, tmp_path):
+        from flows.serve import serve
+
+        with pytest.raises(EspalierError, match="--name '../x': expected letters"):
+            serve(write_project(tmp_path), "0 3 * * *", name="../x")
+
+    def test_a_named_server_that_is_not_there(self, tmp_path, monkeypatch):
+        from flows.serve import dashboard, serve
+
+        monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+        for start in (dashboard, lambda root: serve(root, "0 3 * * *")):
+            with pytest.raises(EspalierError, match="no Prefect server answers there.*and a local server is started"):
+                start(write_project(tmp_path))
+
+    @pytest.mark.parametrize("port", [0, -1, 65536])
+    def test_a_port_that_is_none(self, port):
+        with pytest.raises(EspalierError, match="expected a number from 1 to 65535"):
+            choose_port(port)
+
+
+def test_the_next_time_is_told_in_its_time_zone():
+    from flows.serve import next_time
+
+    berlin, utc = next_time("0 3 * * *", "Europe/Berlin"), next_time("@daily")
+    assert (berlin.hour, berlin.minute) == (3, 0) and berlin.tzname() in ("CET", "CEST")
+    assert (utc.hour, utc.minute) == (0, 0) and datetime.now(UTC) < utc <= datetime.now(UTC) + timedelta(days=1)
+
+
+def test_another_port_is_taken_when_the_usual_one_is_in_use(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr("flows.server.PORT", taken.getsockname()[1])
+        assert choose_port(None) != taken.getsockname()[1]

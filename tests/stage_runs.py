@@ -1,0 +1,26 @@
+"""Stages run one by one in a folder, for the tests of stages and of the command line."""
+
+from importlib import import_module
+
+from tasks.params import Params
+from tasks.progress import Progress
+
+
+def small_params():
+    """A simulated source and few iterations: every stage in well under a second."""
+    params = Params()
+    params.ingest.source, params.ingest.limit = "simulated", 300
+    params.template.lines = ["*:%x[0,0]", "U-1:%x[-1,0]", "B"]
+    params.weigh.clusters, params.train.max_iterations, params.promote.rounds = 3, 15, 100
+    params.train.solver, params.train.pairs, params.train.rho1, params.train.rho2 = "owlqn", "all", 0.5, 0.001
+    return params
+
+
+def run_stages(root, params, *names):
+    """The named stages without any driver."""
+    return {name: import_module(f"tasks.{name}").main(root, params, Progress()) for name in names}
+
+
+def tree(root):
+    """{relative path: bytes} of every file below `root`."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
