@@ -51,7 +51,9 @@ def group_code(phonemes, begin, length, n_phonemes):
 def _forward(letters, phonemes, n_phonemes, probability, a):
     """Fills a, each row scaled to a largest value of 1; returns log Z, -inf when there is no path."""
     n, m = len(letters), len(phonemes)
-    a[: n + 1, : m + 1] = 0.0
+    for i in range(n + 1):
+        for j in range(m + 1):
+            a[i, j] = 0.0
     a[0, 0] = 1.0
     log_z = 0.0
     for i in range(1, n + 1):
@@ -64,7 +66,8 @@ def _forward(letters, phonemes, n_phonemes, probability, a):
             top = max(top, a[i, j])
         if not top > 0.0:
             return -np.inf
-        a[i, : m + 1] /= top
+        for j in range(m + 1):
+            a[i, j] /= top
         log_z += np.log(top)
     return log_z + np.log(a[n, m]) if a[n, m] > 0.0 else -np.inf
 
@@ -73,7 +76,9 @@ def _forward(letters, phonemes, n_phonemes, probability, a):
 def _backward(letters, phonemes, n_phonemes, probability, b):
     """Fills b, each row scaled to a largest value of 1."""
     n, m = len(letters), len(phonemes)
-    b[: n + 1, : m + 1] = 0.0
+    for i in range(n + 1):
+        for j in range(m + 1):
+            b[i, j] = 0.0
     b[n, m] = 1.0
     for i in range(n - 1, -1, -1):
         top = 0.0
@@ -83,7 +88,8 @@ def _backward(letters, phonemes, n_phonemes, probability, b):
                     group = group_code(phonemes, j, k, n_phonemes)
                     b[i, j] += probability[letters[i], group] * b[i + 1, j + k]
             top = max(top, b[i, j])
-        b[i, : m + 1] /= top
+        for j in range(m + 1):
+            b[i, j] /= top
 
 
 @kernel

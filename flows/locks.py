@@ -2,11 +2,14 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from engine.errors import EspalierError
+from flows.signals import POLL_SECONDS
 
 
 @contextmanager
@@ -14,7 +17,8 @@ def waiting_for(path: Path) -> Iterator[None]:
     """Hold the lock, after waiting for whoever holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while not _taken(file):
+            time.sleep(POLL_SECONDS)
         yield
 
 
@@ -23,13 +27,19 @@ def alone(path: Path, refusal: str) -> Iterator[None]:
     """Hold the lock, or raise an error that begins with `refusal` and names the process that holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(file):
             file.seek(0)
             holder = file.read().strip() or "unknown"
-            raise EspalierError(f"{refusal} (process {holder}); wait for it or end it") from None
+            raise EspalierError(f"{refusal} (process {holder}); wait for it or end it")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _taken(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from flows.locks import alone
 from flows.pipeline import Project
 from flows.server import log_file, own_server
 from flows.settings import must_answer, prefect_environment, running_server
-from flows.signals import ending_cleanly
+from flows.signals import POLL_SECONDS, ending_cleanly
 
 Say = Callable[[str], None]
 say_at_once: Say = partial(print, flush=True)  # a log must not wait for a full buffer
@@ -126,7 +127,9 @@ def dashboard(root: Path, port: int | None = None, open_browser: bool = False, s
             return
         say("runs started in this folder show there; Ctrl-C ends it")
         try:
-            code = process.wait()
+            while process.poll() is None:
+                time.sleep(POLL_SECONDS)
+            code = process.returncode
         except (KeyboardInterrupt, SystemExit):
             say("the dashboard has ended")
             return

@@ -16,6 +16,8 @@ DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    # The second version of Prefect's page calls a host elsewhere even with analytics off.
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
     # A first start migrates the database, and two at once wait for each other.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     # DVC is the only cache.

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+# Polars catches SIGINT in a way that lets blocking calls go on, so Ctrl-C is heard only between short waits.
+POLL_SECONDS = 0.2
+
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:

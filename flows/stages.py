@@ -52,7 +52,7 @@ STAGES = (
     ),
     Stage(
         "template", "evaluate the feature templates",
-        ("tasks/template.py", "tasks/templates.py"), TOKENS, ("data/features",), ("template",),
+        ("tasks/sources", "tasks/template.py", "tasks/templates.py"), TOKENS, ("data/features",), ("template",),
     ),
     Stage(
         "weigh", "cluster the unlabelled pool, weigh the labelled sequences",

@@ -76,13 +76,13 @@ def test_prefect_understands_every_name(tmp_path):
         "from prefect.settings import get_current_settings as get; s = get(); "
         "print(s.home, s.server.analytics_enabled, s.server.ephemeral.startup_timeout_seconds, "
         "s.results.persist_by_default, s.tasks.default_persist_result, s.tasks.disable_caching, "
-        "s.server.ui.show_promotional_content); "
+        "s.server.ui.show_promotional_content, s.server.ui.v2_enabled); "
         "import logging; from prefect.logging.configuration import setup_logging; setup_logging(); "
         "print([h.level for h in logging.getLogger().handlers])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     home = tmp_path / ".espalier" / "prefect"
-    assert done.stdout.splitlines() == [f"{home} False 120 False False True False", "[30]"]
+    assert done.stdout.splitlines() == [f"{home} False 120 False False True False False", "[30]"]
 
 
 def test_what_the_user_has_set_stays(tmp_path):

@@ -116,16 +116,7 @@ def closure(path):
     return {str(file.relative_to(ROOT)) for file in done} - {"tasks/__init__.py"}
 
 
-MISSING_CODE = pytest.mark.xfail(
-    strict=True,
-    reason="flows/stages.py leaves out modules that the stage imports: dvc would not notice a change in them",
-)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=MISSING_CODE) if name == "template" else name for name in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_stage_depends_on_all_the_code_it_imports(name):
     listed = [*ALWAYS, *stage(name).code]
     missing = sorted(file for file in closure(ROOT / f"tasks/{name}.py") if not within(file, listed))
