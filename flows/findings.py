@@ -61,8 +61,8 @@ def report_text(root: Path) -> str:
     """Markdown: the headline figures and where the page lies."""
     path = (root / store.REPORT).resolve()
     rows = [(row["measure"], row["value"]) for row in metrics_table(root)[:HEADLINES]]
-    place = f"[Open the report]({path.as_uri()}), or copy its address into a browser on that machine:"
-    return f"{_table(('measure', 'value'), rows)}\n\n{place}\n\n`{path.as_uri()}`\n\nFile: `{path}`\n"
+    place = f"[The whole report]({path.as_uri()}) (if the link does nothing, open this file in a browser):"
+    return f"{_table(('measure', 'value'), rows)}\n\n{place}\n\n`{path}`\n"
 
 
 def decision_text(decision: dict) -> str:
@@ -72,9 +72,9 @@ def decision_text(decision: dict) -> str:
         rows.append(("champion", f"{decision['champion_error']:.2%}"))
         interval = f"{decision['difference']:+.2%} ({decision['low']:+.2%} to {decision['high']:+.2%})"
         rows.append(("difference and its interval", interval))
-    rows.append(("model", f"`{decision['model_sha256'][:12]}`"))
+    model = f"Model `{decision['model_sha256'][:12]}`"
     verdict = "Promoted" if decision["promoted"] else "Refused"
-    return f"## {verdict}\n\n{decision['reason'].capitalize()}.\n\n{_table(('', 'error'), rows)}\n"
+    return f"## {verdict}\n\n{decision['reason'].capitalize()}.\n\n{_table(('', 'error'), rows)}\n\n{model}\n"
 
 
 def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str]]) -> str:

@@ -28,6 +28,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import StateType
+from prefect.runtime import deployment
 from prefect.states import Cancelled, Crashed, State
 
 from flows import findings
@@ -48,11 +49,11 @@ listener_of: ContextVar[Callable[[str], Progress] | None] = ContextVar("listener
 
 @contextmanager
 def unharmed(what: str) -> Iterator[None]:
-    """Showing something must never end a run: a failure becomes a warning in the log."""
+    """Telling the server something must never end a run: a failure becomes a warning in the log."""
     try:
         yield
     except Exception as error:
-        get_run_logger().warning("%s could not be shown on the dashboard: %s", what, error)
+        get_run_logger().warning("%s could not be told to the server: %s", what, error)
 
 
 class Bar(Progress):
@@ -120,7 +121,7 @@ def publish(project: Project, name: str, figures: dict) -> None:
             rows = findings.metrics_table(project.root)
             create_table_artifact(rows, "metrics", "Measured on the test data")
         if name == "report":
-            create_markdown_artifact(findings.report_text(project.root), "report", "The page of this run")
+            create_markdown_artifact(findings.report_text(project.root), "report", "The report of this run")
         if name == "promote":
             create_markdown_artifact(findings.decision_text(figures), "decision", "Champion and challenger")
 
@@ -153,30 +154,35 @@ def step_task(project: Project, name: str) -> Task:
     return step
 
 
-def settle(deployment: UUID, kinds: list[StateType], state: State) -> None:
-    """Give a deployment's runs that are in a state of these kinds, and should have begun by now, another state."""
+def settle(schedule: UUID, kinds: list[StateType], state: State) -> None:
+    """Give a schedule's runs that are in a state of these kinds, and should have begun by now, another state.
+
+    What someone asked for on the page, and not the clock, is left to wait.
+    """
     runs = FlowRunFilter(
-        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
+        deployment_id=FlowRunFilterDeploymentId(any_=[schedule]),
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=kinds)),
         expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),
     )
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=runs):
-            client.set_flow_run_state(run.id, state, force=True)
+            if run.auto_scheduled or not run.state.is_scheduled():
+                client.set_flow_run_state(run.id, state, force=True)
 
 
-def settle_earlier(deployment: UUID) -> None:
+def settle_earlier(schedule: UUID) -> None:
     """When a schedule begins to be served: what it left behind the last time is over."""
-    settle(deployment, [StateType.SCHEDULED], Cancelled(message="The schedule was not served when this was due"))
+    settle(schedule, [StateType.SCHEDULED], Cancelled(message="The schedule was not served when this was due"))
     under_way = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
-    settle(deployment, under_way, Crashed(message="The schedule ended while this was under way"))
+    settle(schedule, under_way, Crashed(message="The schedule ended while this was under way"))
 
 
-def leave_no_queue(flow, run, state) -> None:
+def leave_no_queue() -> None:
     """After a scheduled run: one that was due meanwhile would work on the same data, so it is cancelled."""
-    if run.deployment_id:
-        missed = Cancelled(message="Another run was under way when this was due")
-        settle(run.deployment_id, [StateType.SCHEDULED], missed)
+    if deployment.id:
+        with unharmed("what was due meanwhile"):
+            missed = Cancelled(message="Another run was under way when this was due")
+            settle(UUID(deployment.id), [StateType.SCHEDULED], missed)
 
 
 def run_steps(project: Project) -> dict[str, dict]:
@@ -189,7 +195,7 @@ def run_steps(project: Project) -> dict[str, dict]:
     return figures
 
 
-@flow(name="retrain", persist_result=False, retries=0, on_completion=[leave_no_queue], on_failure=[leave_no_queue])
+@flow(name="retrain", persist_result=False, retries=0)
 def retrain(
     root: str = ".", overrides: list[str] | None = None, params_file: str | None = None
 ) -> dict[str, dict]:
@@ -203,4 +209,7 @@ def retrain(
     project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
     with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
         project.prepare()
-        return run_steps(project)
+        try:
+            return run_steps(project)
+        finally:
+            leave_no_queue()

@@ -68,10 +68,16 @@ def examples(tokens: pl.DataFrame, assigned: np.ndarray, k: int) -> list[list[st
 
 
 def cluster(train: Dataset, pool: Dataset, n_observations: int, options: Weigh):
-    """The mixture of the pool and the clusters of labelled and unlabelled sequences."""
+    """A mixture of the inputs, and the clusters of labelled and unlabelled sequences.
+
+    It is fitted to both sides. Fitted to the pool alone it would know the pool's rare
+    observations and not the others', and tell the two apart where nothing has drifted.
+    """
     k = min(options.clusters, len(pool.weights))
     ours, theirs = bags(train.observations, train.offsets), bags(pool.observations, pool.offsets)
-    mixture = fit_mixture(*theirs, n_observations, k, options.seed, options.iterations, options.restarts,
+    both = (np.concatenate([ours[0], ours[0][-1] + theirs[0][1:]]), np.concatenate([ours[1], theirs[1]]),
+            np.concatenate([ours[2], theirs[2]]))  # fmt: skip
+    mixture = fit_mixture(*both, n_observations, k, options.seed, options.iterations, options.restarts,
                           options.smoothing)  # fmt: skip
     return mixture, mixture.assign(*ours), mixture.assign(*theirs)
 
