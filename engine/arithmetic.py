@@ -126,7 +126,7 @@ def pass_message(slot, matrices, begin, end, source, target, entry, p, vector, o
 
 @kernel
 def add_products(order, lo, hi, alpha, v, base, out):
-    """out[base + i * Y + j] += sum over the rows r in order[lo:hi] of alpha[r - 1, i] * v[r, j], four rows at a time."""
+    """out[base + i * Y + j] += sum over r in order[lo:hi] of alpha[r - 1, i] * v[r, j], four rows at a time."""
     n = alpha.shape[1]
     whole = lo + (hi - lo) // 4 * 4
     for m in range(lo, whole, 4):

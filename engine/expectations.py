@@ -81,7 +81,6 @@ def multiply_piece(entries, alpha, v, out):
 @kernel
 def finish_sets(factors, piece_ptr, partial, lo, hi, expected):
     """expected[p] = (sum of its pieces, in order) * factor, for the sets [lo, hi)."""
-    n = expected.shape[1]
     for p in range(lo, hi):
         expected[p] = 0.0
         for k in range(piece_ptr[p], piece_ptr[p + 1]):

@@ -129,9 +129,7 @@ def log_partitions(theta, layout, observations, offsets, sets, factors, sequence
 
 
 @kernel
-def store_posteriors(
-    theta, layout, observations, offsets, weights, sets, factors, sequences, alpha, v, gamma, log_z
-):
+def store_posteriors(theta, layout, observations, offsets, weights, sets, factors, sequences, alpha, v, gamma, log_z):
     """log_z [N] and, written out for all positions, alpha, weight * v and weight * gamma [T, Y]."""
     work = make_work(offsets, sequences, layout.n_labels, 0)
     for n in sequences:

@@ -33,7 +33,9 @@ class Mixture:
         posterior, log_p = np.empty((size, len(self.log_weights))), np.empty(size)
         by_feature = np.ascontiguousarray(self.log_probabilities.T)
         threads.run(
-            lambda run: _responsibilities(indptr, indices, counts, self.log_weights, by_feature, *run, posterior, log_p),
+            lambda run: _responsibilities(
+                indptr, indices, counts, self.log_weights, by_feature, *run, posterior, log_p
+            ),
             threads.ranges(size, PIECES) if size else [],
         )
         return posterior, log_p

@@ -74,7 +74,9 @@ def check_columns(templates: list[Template], width: int) -> None:
         for macro in template.macros:
             if macro.column >= width:
                 columns = "column 0" if width == 1 else f"columns 0 to {width - 1}"
-                raise EspalierError(f"template `{template.line}` points at column {macro.column}, the data has {columns}")
+                raise EspalierError(
+                    f"template `{template.line}` points at column {macro.column}, the data has {columns}"
+                )
 
 
 def boundary(position: int, length: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.errors import EspalierError
 
+MODEL_HELP = "model file (models/champion.model, else the candidate)"
 STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
 
 
@@ -36,13 +37,15 @@ def parser() -> argparse.ArgumentParser:
     promote.add_argument("--force", action="store_true", help="promote even a worse candidate; it is recorded")
 
     tag = _command(commands, "tag", "label a file of tokens in columns, or standard input")
-    tag.add_argument("file", nargs="?", default="-", metavar="FILE", help="tokens in columns, plain or .gz (- is standard input)")
-    tag.add_argument("--model", type=Path, metavar="MODEL", help="model file (models/champion.model, else the candidate)")
+    tag.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="tokens in columns, plain or .gz (- for stdin)"
+    )
+    tag.add_argument("--model", type=Path, metavar="MODEL", help=MODEL_HELP)
     tag.add_argument("--words", action="store_true", help="one sequence a line, its characters are the tokens")
     tag.add_argument("--separator", help="between columns (any run of blanks and tabs)")
 
     inspect = _command(commands, "inspect", "what a model is and its strongest weights")
-    inspect.add_argument("model", nargs="?", type=Path, metavar="MODEL", help="model file (models/champion.model, else the candidate)")
+    inspect.add_argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP)
     inspect.add_argument("--label", help="only weights of this label")
     inspect.add_argument("--top", type=int, default=20, metavar="N", help="weights shown (20)")
     inspect.add_argument("--json", action="store_true", help="as JSON")
@@ -141,7 +144,8 @@ def summary(project) -> str:
     decision = store.read_jsonl(project.root / store.DECISIONS)[-1]
     active = sum(metrics[f"active_{family}"] for family in ("unigram", "start", "bigram"))
     lines = [
-        f"{nouns['label']} error {metrics['token_error']:.2%}, {nouns['sequence']} error {metrics['sequence_error']:.2%}"
+        f"{nouns['label']} error {metrics['token_error']:.2%}, "
+        f"{nouns['sequence']} error {metrics['sequence_error']:.2%}"
         + (f", F1 {metrics['f1']:.2%}" if "f1" in metrics else ""),
         f"active features {active:,} of {metrics['features']:,} ({metrics['active_unigram']:,} unigram, "
         f"{metrics['active_start']:,} start, {metrics['active_bigram']:,} bigram)",
@@ -263,7 +267,9 @@ def doctor(args) -> int:
         _dump([dict(zip(("check", "ok", "text", "remedy"), row, strict=True)) for row in checks])
     else:
         for check, ok, text, remedy in checks:
-            print(f"{'ok  ' if ok else 'FAIL'}  {check:<22} {text}" + (f"\n      → {remedy}" if remedy and not ok else ""))
+            print(
+                f"{'ok  ' if ok else 'FAIL'}  {check:<22} {text}" + (f"\n      → {remedy}" if remedy and not ok else "")
+            )
     return 0 if all(row[1] for row in checks) else 1
 
 

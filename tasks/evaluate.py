@@ -66,14 +66,21 @@ def loss_figures(model: Model, data: Dataset, reference: Model | None, reference
     if reference is not None:
         other = log_losses(reference, reference_data)
         if len(other) != len(losses):
-            raise EspalierError("evaluate.reference knows other labels than the candidate: choose a model of the same task")
+            raise EspalierError(
+                "evaluate.reference knows other labels than the candidate: choose a model of the same task"
+            )
         figures["excess_log_loss"] = float((losses.sum() - other.sum()) / tokens)
     return figures
 
 
 def confusion_rows(gold: list[str], predicted: list[str]) -> list[tuple]:
     """(label, predicted, count), sorted."""
-    frame = pl.DataFrame({"label": gold, "predicted": predicted}).group_by("label", "predicted").len().sort("label", "predicted")
+    frame = (
+        pl.DataFrame({"label": gold, "predicted": predicted})
+        .group_by("label", "predicted")
+        .len()
+        .sort("label", "predicted")
+    )
     return list(frame.iter_rows())
 
 
@@ -120,6 +127,10 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"]})
     write_curves(root, trace, bins, confusion_rows(gold, guess))
     store.write_json(root / store.METRICS, metrics)
-    nouns = info["nouns"]
-    progress.end(f"{nouns['label']} error {metrics['token_error']:.2%}, {nouns['sequence']} error {metrics['sequence_error']:.2%}")
-    return {name: metrics[name] for name in ("token_error", "sequence_error", "log_loss", "f1", "excess_risk") if name in metrics}
+    token, sequence = metrics["token_error"], metrics["sequence_error"]
+    progress.end(f"{info['nouns']['label']} error {token:.2%}, {info['nouns']['sequence']} error {sequence:.2%}")
+    return {
+        name: metrics[name]
+        for name in ("token_error", "sequence_error", "log_loss", "f1", "excess_risk")
+        if name in metrics
+    }

@@ -60,7 +60,9 @@ class Ingest:
 
 @dataclass
 class Template:
-    lines: list[str] = option(LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines")
+    lines: list[str] = option(
+        LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines"
+    )
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
 
@@ -68,7 +70,9 @@ class Template:
 @dataclass
 class Weigh:
     method: str = option("cluster", "weights of labelled sequences", "text", ("none", "cluster"))
-    clusters: int = option(10, "components of the mixture of multinomials; 0 for no clustering and no drift", "int", least=0)
+    clusters: int = option(
+        10, "components of the mixture of multinomials; 0 for no clustering and no drift", "int", least=0
+    )
     iterations: int = option(40, "EM iterations at most", "int", least=1)
     restarts: int = option(2, "random starts, the best is kept", "int", least=1)
     smoothing: float = option(0.1, "added to each count", "number", least=1e-6)
@@ -80,11 +84,17 @@ class Train:
     solver: str = option("owlqn", "how to minimise", "text", ("lbfgs", "owlqn", "sbcd"))
     rho1: float = option(0.5, "weight of the L1 norm: more of it, fewer features", "number", least=0)
     rho2: float = option(0.001, "weight of half the squared L2 norm", "number", least=0)
-    pairs: str = option("seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen"))
+    pairs: str = option(
+        "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
+    )
     start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
-    sparse: str = option("auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse"))
+    sparse: str = option(
+        "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
+    )
     max_iterations: int = option(150, "iterations (sweeps for sbcd) at most", "int", least=1)
-    tolerance: float = option(0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0)
+    tolerance: float = option(
+        0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0
+    )
     initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
 
@@ -221,9 +231,9 @@ _CONVERT = {
     "int": lambda value: value if isinstance(value, int) and not isinstance(value, bool) else None,
     "number": _number,
     "bool": lambda value: value if isinstance(value, bool) else None,
-    "lines": lambda value: list(value)
-    if isinstance(value, list) and value and all(isinstance(line, str) for line in value)
-    else None,
+    "lines": lambda value: (
+        list(value) if isinstance(value, list) and value and all(isinstance(line, str) for line in value) else None
+    ),
 }
 
 

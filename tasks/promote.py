@@ -72,11 +72,21 @@ def decision_page(decisions: list[dict]) -> str:
 
 
 def _row(d: dict) -> list[str]:
-    difference = "–" if d["difference"] is None else f"{points(d['difference'])} ({points(d['low'])} to {points(d['high'])})"
+    difference = (
+        "–" if d["difference"] is None else f"{points(d['difference'])} ({points(d['low'])} to {points(d['high'])})"
+    )
     champion = "–" if d["champion_error"] is None else percent(d["champion_error"], 2)
     when = d["time"].replace("T", " ").removesuffix("+00:00")
     verdict = ("forced" if d["forced"] else "promoted") if d["promoted"] else "refused"
-    return [when, verdict, champion, percent(d["challenger_error"], 2), difference, short(d["model_sha256"]), d["reason"]]
+    return [
+        when,
+        verdict,
+        champion,
+        percent(d["challenger_error"], 2),
+        difference,
+        short(d["model_sha256"]),
+        d["reason"],
+    ]
 
 
 def main(root: Path, params: Params, progress: Progress, force: bool = False) -> dict:

@@ -265,9 +265,7 @@ def column(rows: Iterable[dict[str, Any]], key: str) -> list[Any]:
     return [None if missing(row.get(key)) else row[key] for row in rows]
 
 
-def panel(
-    key: str, title: str, trace: Trace, lines: Sequence[tuple[str, str, str]], note: str, **options: Any
-) -> Html:
+def panel(key: str, title: str, trace: Trace, lines: Sequence[tuple[str, str, str]], note: str, **options: Any) -> Html:
     """A chart of columns of the trace, (name, style, column) each; a sentence when they hold nothing."""
     series = [charts.Series(name, style, column(trace, source)) for name, style, source in lines]
     if all(v is None for s in series for v in s.values):

@@ -95,7 +95,9 @@ def _damaged(path: Path, error: Exception) -> EspalierError:
     stage = _stage_of(path)
     remedy = f"run `espalier stage {stage}` again" if stage else "make it again"
     text = (str(error) or type(error).__name__).splitlines()[0]
-    return EspalierError(f"{path}: damaged or not what it should be ({text}); {remedy} or restore it with `dvc checkout`")
+    return EspalierError(
+        f"{path}: damaged or not what it should be ({text}); {remedy} or restore it with `dvc checkout`"
+    )
 
 
 def read_json(path: Path):

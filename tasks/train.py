@@ -114,13 +114,16 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     weights, sequences = store.read_weights(root), manifest["splits"]["train"]["sequences"]
     if len(weights) != sequences:
         raise EspalierError(
-            f"{root / store.WEIGHTS}: {len(weights):,} weights for {sequences:,} sequences; run `espalier stage weigh` again"
+            f"{root / store.WEIGHTS}: {len(weights):,} weights for {sequences:,} sequences; "
+            "run `espalier stage weigh` again"
         )
     dataset = store.read_dataset(root, "train", manifest, weights)
     dev = store.read_dataset(root, "dev", manifest)
     observations = store.read_vocabulary(root)["observation"].to_list()
     layout = make_layout(dataset, len(manifest["labels"]), store.observation_kinds(observations), options)
-    initial = starting_point(root / options.initial if options.initial else None, layout, observations, manifest["labels"])
+    initial = starting_point(
+        root / options.initial if options.initial else None, layout, observations, manifest["labels"]
+    )
     result, seconds = fit(dataset, dev, layout, initial, options, progress)
     info = description(result, layout, manifest, options)
     model = Model.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)

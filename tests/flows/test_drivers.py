@@ -61,7 +61,9 @@ def make_project(root: Path) -> Path:
 
 
 def hashes(root: Path) -> dict[str, str]:
-    files = [p for name in SAME for p in ([root / name] if (root / name).is_file() else sorted((root / name).rglob("*")))]
+    files = [
+        p for name in SAME for p in ([root / name] if (root / name).is_file() else sorted((root / name).rglob("*")))
+    ]
     return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
 
 
@@ -119,7 +121,9 @@ def test_other_parameters_are_not_recorded_as_the_projects_own(direct, tmp_path)
 
 def test_dvc_shows_metrics_and_plots(direct, tmp_path):
     shown = json.loads(dvc(direct, "metrics", "show", "--json"))[""]["data"]["reports/metrics.json"]["data"]
-    assert {"token_error", "sequence_error", "active_unigram", "active_bigram", "objective", "stop_reason"} <= set(shown)
+    assert {"token_error", "sequence_error", "active_unigram", "active_bigram", "objective", "stop_reason"} <= set(
+        shown
+    )
     page = tmp_path / "plots"
     dvc(direct, "plots", "show", "-o", str(page))
     text = (page / "index.html").read_text()

@@ -133,10 +133,7 @@ def log_forward(sequence, n_labels, weights):
         key = tuple(position)
         if key not in cache:
             cache[key] = np.array(
-                [
-                    [total(key, "lam", p, y) + total(key, "mu", y) for y in range(n_labels)]
-                    for p in range(n_labels)
-                ]
+                [[total(key, "lam", p, y) + total(key, "mu", y) for y in range(n_labels)] for p in range(n_labels)]
             )
         step = log_alpha[:, None] + cache[key]
         top = step.max(axis=0)

@@ -15,10 +15,7 @@ FINITE = st.floats(-1e9, 1e9, allow_nan=False)
 
 def attributes(markup: str, element: str, class_: str = "") -> list[dict[str, str]]:
     """The attributes of each element of that name whose class holds `class_`."""
-    found = [
-        dict(re.findall(r'([\w:-]+)="([^"]*)"', text))
-        for text in re.findall(rf"<{element}\b([^>]*)>", markup)
-    ]
+    found = [dict(re.findall(r'([\w:-]+)="([^"]*)"', text)) for text in re.findall(rf"<{element}\b([^>]*)>", markup)]
     return [a for a in found if class_ in a.get("class", "").split()] if class_ else found
 
 

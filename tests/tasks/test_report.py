@@ -55,9 +55,7 @@ class Document(HTMLParser):
         return [
             (a, "".join(text))
             for name, a, text in self.elements
-            if name == tag
-            and (not class_ or class_ in (a.get("class") or "").split())
-            and wanted.items() <= a.items()
+            if name == tag and (not class_ or class_ in (a.get("class") or "").split()) and wanted.items() <= a.items()
         ]
 
     def texts(self, tag: str, class_: str = "", **wanted: str) -> list[str]:
@@ -77,17 +75,13 @@ def predictions(*sequences: list[tuple]) -> pa.Table:
     ]
     names = ("sequence", "x0", "label", "predicted", "confidence", "gold_probability")
     kinds = (pa.int32(), pa.string(), pa.string(), pa.string(), pa.float64(), pa.float64())
-    return pa.table(
-        {n: pa.array([r[i] for r in rows], k) for i, (n, k) in enumerate(zip(names, kinds, strict=True))}
-    )
+    return pa.table({n: pa.array([r[i] for r in rows], k) for i, (n, k) in enumerate(zip(names, kinds, strict=True))})
 
 
 def model(*rows: tuple) -> pa.Table:
     """Weights as (family, observation, previous, label, weight)."""
     names = ("family", "observation", "previous", "label")
-    columns = {
-        n: pa.array([r[i] for r in rows], pa.string()).dictionary_encode() for i, n in enumerate(names)
-    }
+    columns = {n: pa.array([r[i] for r in rows], pa.string()).dictionary_encode() for i, n in enumerate(names)}
     return pa.table(columns | {"weight": pa.array([r[4] for r in rows], pa.float64())})
 
 
@@ -199,9 +193,7 @@ def test_f1_excess_risk_and_left_out_sequences_are_shown_when_present():
 def test_the_page_loads_nothing_and_allows_only_its_own_script_and_style():
     text = report.render(inputs())
     doc = Document(text)
-    targets = [
-        a[k] for _, a, _ in doc.elements for k in ("src", "href", "data", "action", "srcset") if k in a
-    ]
+    targets = [a[k] for _, a, _ in doc.elements for k in ("src", "href", "data", "action", "srcset") if k in a]
     assert all(t.startswith(("#", "data:,")) for t in targets)
     assert not re.search(r"@import|url\(|https?://", text)
     policy = doc.all("meta", **{"http-equiv": "Content-Security-Policy"})[0][0]["content"]
@@ -221,10 +213,7 @@ def test_landmarks_headings_and_references_are_in_order():
     ids = [a["id"] for _, a, _ in doc.elements if "id" in a]
     assert len(ids) == len(set(ids))
     pointed = [
-        i
-        for _, a, _ in doc.elements
-        for k in ("aria-labelledby", "for", "list")
-        for i in (a.get(k) or "").split()
+        i for _, a, _ in doc.elements for k in ("aria-labelledby", "for", "list") for i in (a.get(k) or "").split()
     ]
     assert set(pointed) <= set(ids)
     assert {a["href"][1:] for a, _ in doc.all("a")} <= set(ids)
@@ -245,9 +234,7 @@ def test_nothing_from_the_data_becomes_markup():
     doc = document(
         metrics=METRICS | {"stop_reason": HOSTILE, "chunks": {HOSTILE: CHUNK}},
         predictions=predictions([(HOSTILE, HOSTILE, "B"), ("b", "B", HOSTILE)]),
-        weights=model(
-            ("unigram", f"U-1:{HOSTILE}/h", None, HOSTILE, 1.0), ("bigram", HOSTILE, HOSTILE, HOSTILE, -1.0)
-        ),
+        weights=model(("unigram", f"U-1:{HOSTILE}/h", None, HOSTILE, 1.0), ("bigram", HOSTILE, HOSTILE, HOSTILE, -1.0)),
         metadata=META
         | {"nouns": hostile, "solver": HOSTILE, "data_version": HOSTILE, "templates": [*TEMPLATES, HOSTILE]},
         manifest={"vocabulary_sha256": HOSTILE},
@@ -484,9 +471,7 @@ def test_weights_are_listed_by_sign_and_size():
 
 
 def test_what_is_not_among_the_largest_waits_hidden_for_the_filter():
-    many = [("unigram", f"*0:{i}", None, "A", 100.0 - i) for i in range(60)] + [
-        ("unigram", "*0:z", None, "B", 0.1)
-    ]
+    many = [("unigram", f"*0:{i}", None, "A", 100.0 - i) for i in range(60)] + [("unigram", "*0:z", None, "B", 0.1)]
     doc = document(weights=model(*many))
     rows = [a for a, _ in doc.all("tr") if "data-label" in a]
     assert len([a for a in rows if "hidden" not in a]) == Params().report.weights
@@ -648,18 +633,13 @@ def test_main_with_empty_test_data_writes_a_page(tmp_path):
 def test_main_names_the_stage_whose_file_is_missing(tmp_path):
     write_artefacts(tmp_path, inputs())
     (tmp_path / store.METRICS).unlink()
-    with pytest.raises(
-        EspalierError, match="metrics.json: there is no such file; run `espalier stage evaluate`"
-    ):
+    with pytest.raises(EspalierError, match="metrics.json: there is no such file; run `espalier stage evaluate`"):
         report.main(tmp_path, Params(), Progress())
 
 
 def test_a_large_run_stays_small(tmp_path):
     labels = [f"L{i:03d}" for i in range(200)]
-    many = [
-        ("unigram", f"*0:{i}", None, labels[i % 200], (-1) ** (i // 200) * (1 + i / 1e4))
-        for i in range(40_000)
-    ]
+    many = [("unigram", f"*0:{i}", None, labels[i % 200], (-1) ** (i // 200) * (1 + i / 1e4)) for i in range(40_000)]
     words = [[("a", labels[(i * 7) % 200], labels[(i * 3) % 200])] * 60 for i in range(500)]
     trace = [record(i) for i in range(1, 5001)]
     text = report.render(inputs(weights=model(*many), predictions=predictions(*words), trace=trace))
