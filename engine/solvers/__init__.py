@@ -66,15 +66,3 @@ def minimise(
     scale = float(np.max(getattr(objective, "observed", np.ones(1)), initial=1.0))
     monitor = Monitor(max_iterations, tolerance, period, scale, on_iteration)
     return SOLVERS[solver].run(objective, penalty, theta, monitor)
-
-
-def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iteration: int, evaluations: int) -> dict:
-    """One line of the trace."""
-    line = {
-        "iteration": iteration,
-        "objective": loss + penalty.value(theta),
-        "loss": loss,
-        "gradient_norm": penalty.optimality(theta, gradient),
-        "evaluations": evaluations,
-    }
-    return line | (objective.active(theta) if hasattr(objective, "active") else {})

@@ -4,7 +4,7 @@ import numpy as np
 
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.quasi_newton import InverseHessian
+from engine.solvers.quasi_newton import descend
 from engine.vectors import dot
 
 DECREASE, CURVATURE = 1e-4, 0.9  # the usual constants of Wolfe's conditions
@@ -12,28 +12,7 @@ TRIALS = 40  # halvings and doublings before the search is given up
 
 
 def lbfgs(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    from engine.solvers import record
-
-    inverse = InverseHessian()
-    loss, gradient = objective.value_and_gradient(theta)
-    evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
-    while reason is None:
-        smooth = penalty.smooth_gradient(theta, gradient)
-        found, used = _search(objective, penalty, theta, loss, smooth, -inverse.apply(smooth))
-        evaluations += used
-        if found is None and inverse.pairs:
-            inverse.forget()
-            continue
-        if found is None:
-            reason = "line_search"
-            break
-        new_theta, loss, gradient = found
-        inverse.update(new_theta - theta, penalty.smooth_gradient(new_theta, gradient) - smooth)
-        theta = new_theta
-        iteration += 1
-        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
-    return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
+    return descend(objective, penalty, theta, monitor, _search)
 
 
 def _search(objective, penalty, theta, loss, smooth, direction):

@@ -1,7 +1,12 @@
-"""The limited-memory inverse Hessian shared by L-BFGS and OWL-QN (THESIS 3.3.2)."""
+"""What L-BFGS and OWL-QN share: the limited-memory inverse Hessian (THESIS 3.3.2) and the descent with it."""
+
+from collections.abc import Callable
 
 import numpy as np
 
+from engine.monitor import Monitor, Result
+from engine.penalty import ElasticNet
+from engine.solvers.record import record
 from engine.vectors import add_scaled, dot
 
 # Pairs with less curvature than this share of |y|^2 would make the estimate indefinite.
@@ -37,3 +42,35 @@ class InverseHessian:
         for (s, y, rho), a in zip(self.pairs, reversed(steps), strict=True):
             add_scaled(a - rho * dot(y, direction), s, direction)
         return direction
+
+
+def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, search: Callable) -> Result:
+    """Steps along -H times the (pseudo-)gradient, each found by `search`, until the monitor says stop.
+
+    search(objective, penalty, theta, loss, gradient, direction) returns ((theta, loss,
+    gradient) or None, evaluations). When it finds nothing, the Hessian is forgotten once.
+    """
+    inverse = InverseHessian()
+    loss, gradient = objective.value_and_gradient(theta)
+    evaluations, iteration = 1, 0
+    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
+    while reason is None:
+        steepest = penalty.pseudo_gradient(theta, gradient)
+        direction = -inverse.apply(steepest)
+        if penalty.rho1:
+            direction[direction * steepest >= 0.0] = 0.0  # stay in the direction of descent, by coordinate
+        found, used = search(objective, penalty, theta, loss, steepest, direction)
+        evaluations += used
+        if found is None and inverse.pairs:
+            inverse.forget()
+            continue
+        if found is None:
+            reason = "line_search"
+            break
+        new_theta, loss, new_gradient = found
+        smooth = penalty.smooth_gradient(theta, gradient)
+        inverse.update(new_theta - theta, penalty.smooth_gradient(new_theta, new_gradient) - smooth)
+        theta, gradient = new_theta, new_gradient
+        iteration += 1
+        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
+    return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)

@@ -13,14 +13,13 @@ import numpy as np
 from engine.blocks import Blocks
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet, soft_threshold
+from engine.solvers.record import record
 
 SMALLEST, LARGEST = 1.0, 2.0**30  # bounds of the factor on the second derivative
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something
 
 
 def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    from engine.solvers import record
-
     blocks = Blocks(objective, theta)
     factor = np.full(blocks.count, 2.0)
     loss, gradient = objective.value_and_gradient(theta)

@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
-from small_project import ROOT, environment, run_python, write_project
+from small_project import ROOT, Background, environment, run_python, write_project
 
 from engine.errors import EspalierError
 from flows import findings
@@ -90,6 +94,40 @@ def test_a_failing_run_leaves_earlier_artefacts_as_they_were(told, project):
     digest = hashlib.md5((project / "models" / "candidate.model").read_bytes()).hexdigest()
     assert digest in lock
     assert len((project / "models" / "decisions.jsonl").read_text().splitlines()) == 2
+
+
+LONG_RUN = """
+import signal
+from pathlib import Path
+from flows.run import run_flow
+from tasks.progress import Progress
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are deaf to it
+class Telling(Progress):
+    def step(self, n=1, note=""):
+        print("step", note)
+run_flow(Path("."), None, ["ingest.limit=40000", "weigh.clusters=0", "train.max_iterations=5000", "train.tolerance=0"],
+         lambda name: Telling() if name == "train" else Progress())
+"""
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_ctrl_c_at_a_terminal_ends_a_run_and_the_embedded_server(told, project, tmp_path):
+    """A terminal sends the signal to the whole group: the server must live until the run has reported its end."""
+    home = str(project / ".espalier" / "prefect")
+    with Background("-c", LONG_RUN, cwd=write_project(tmp_path), PREFECT_HOME=home) as process:
+        process.wait_for("step objective", 90)
+        family = psutil.Process(process.process.pid).children(recursive=True)
+        assert family, "there is no embedded server"
+        begin = time.monotonic()
+        os.killpg(process.process.pid, signal.SIGINT)
+        code = process.process.wait(60)
+    assert time.monotonic() - begin < 30, "it waited for a server that was gone"
+    assert code == -signal.SIGINT and "KeyboardInterrupt" in process.output
+    assert "Connect" not in process.output
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_mistakes_in_parameters_are_found_before_prefect_is_started(tmp_path):
