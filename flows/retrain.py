@@ -196,9 +196,7 @@ def run_steps(project: Project) -> dict[str, dict]:
 
 
 @flow(name="retrain", persist_result=False, retries=0)
-def retrain(
-    root: str = ".", overrides: list[str] | None = None, params_file: str | None = None
-) -> dict[str, dict]:
+def retrain(root: str = ".", overrides: list[str] | None = None, params_file: str | None = None) -> dict[str, dict]:
     """Train on fresh data, evaluate, report, and promote the model when it is good enough.
 
     Args:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from engine.errors import EspalierError
 from flows.locks import waiting_for
 from flows.settings import answers, dashboard_file, prefect_home, running_server
@@ -104,12 +106,22 @@ def _announce(root: Path, server: dict, process: subprocess.Popen) -> None:
 
 def _wait(root: Path, api: str, process: subprocess.Popen) -> None:
     end = time.monotonic() + START_SECONDS
-    while not answers(api, 1.0):
+    while not (_is_ours(api, process) and answers(api, 1.0)):
         if process.poll() is not None:
             raise EspalierError(f"the server ended while starting: {_last_words(root)}; see {log_file(root)}")
         if time.monotonic() > end:
             raise EspalierError(f"the server did not answer within {START_SECONDS} s; see {log_file(root)}")
         time.sleep(0.2)
+
+
+def _is_ours(api: str, process: subprocess.Popen) -> bool:
+    """Whether the child itself listens: of two that start at once on one port, one answers for both."""
+    port = int(api.rsplit(":", 1)[1].split("/")[0])
+    try:
+        connections = psutil.Process(process.pid).net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
 
 
 def _last_words(root: Path) -> str:

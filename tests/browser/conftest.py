@@ -22,13 +22,19 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def chromium():
+def chromium_path() -> str:
     path = find_chromium()
     if path is None:
         pytest.skip("no Chromium found: install chromium to run the tests in a browser")
+    return path
+
+
+@pytest.fixture
+def chromium(chromium_path):
+    """One for each test: while Playwright's loop runs, nothing else in this thread can use asyncio."""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = driver.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
         yield browser
         browser.close()
 

@@ -1,7 +1,7 @@
 """The dashboard as a person sees it: a run, its steps, and what it found."""
 
 import pytest
-from small_project import Background, ask, run_python, write_project
+from small_project import Background, ask, eventually, run_python, write_project
 
 from flows.pipeline import STEPS
 
@@ -12,7 +12,7 @@ RUN = "from pathlib import Path; from flows.run import run_flow; run_flow(Path('
 
 
 @pytest.fixture(scope="module")
-def dashboard(chromium, tmp_path_factory):
+def dashboard(chromium_path, tmp_path_factory):
     """The dashboard of a project that has run once."""
     project = write_project(tmp_path_factory.mktemp("dashboard") / "project")
     with Background("-c", DASHBOARD, cwd=project) as process:
@@ -20,7 +20,10 @@ def dashboard(chromium, tmp_path_factory):
         process.project = project
         done = run_python("-c", RUN, cwd=project, timeout=100)
         assert done.returncode == 0, done.stderr
-        (process.run,) = ask(f"{process.url}/api", "/flow_runs/filter", {})
+        api = f"{process.url}/api"
+        (process.run,) = ask(api, "/flow_runs/filter", {})
+        completed = {"task_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}}
+        eventually(lambda: ask(api, "/task_runs/count", completed) == len(STEPS), 20)
         yield process
 
 

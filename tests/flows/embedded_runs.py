@@ -5,6 +5,7 @@ Run by test_retrain.py in a process of its own: `python embedded_runs.py PROJECT
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from engine.errors import EspalierError
@@ -25,6 +26,16 @@ class Heard(Progress):
         Heard.ended.append(self.name)
 
 
+def settled(read, count: int) -> list:
+    """Task runs in order; the server writes their states down a little later than that of the flow run."""
+    for _ in range(60):
+        tasks = read()
+        if len(tasks) >= count and all(task.start_time and task.state.is_final() for task in tasks):
+            break
+        time.sleep(0.5)
+    return sorted(tasks, key=lambda task: task.start_time)
+
+
 def told(client) -> dict:
     """The last flow run, its task runs in order, and the latest artefacts."""
     from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterFlowRunId
@@ -32,7 +43,8 @@ def told(client) -> dict:
 
     run = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
     of_run = TaskRunFilter(flow_run_id=TaskRunFilterFlowRunId(any_=[run.id]))
-    tasks = sorted(client.read_task_runs(task_run_filter=of_run), key=lambda t: t.start_time)
+    count = len(pipeline.STEPS) if run.state.is_completed() else 1
+    tasks = settled(lambda: client.read_task_runs(task_run_filter=of_run), count)
     inputs = [[source.id for sources in t.task_inputs.values() for source in sources] for t in tasks]
     artefacts = client.request("POST", "/artifacts/filter", json={}).json()
     return {

@@ -70,8 +70,12 @@ class TestSchedule:
         assert done[0]["auto_scheduled"] is True
         assert done[0]["parameters"]["root"] == str(schedule.project)
         of_run = {"flow_runs": {"id": {"any_": [done[0]["id"]]}}}
-        tasks = ask(schedule.api, "/task_runs/filter", of_run)
-        assert {(task["name"], task["state_type"]) for task in tasks} == {(name, "COMPLETED") for name in STEPS}
+
+        def tasks():
+            return {(task["name"], task["state_type"]) for task in ask(schedule.api, "/task_runs/filter", of_run)}
+
+        # The server writes the states of tasks down a little later than that of their run.
+        eventually(lambda: tasks() == {(name, "COMPLETED") for name in STEPS}, 20)
         assert (schedule.project / "models" / "champion.model").is_file()
 
     def test_it_runs_again_and_one_at_a_time(self, schedule):
