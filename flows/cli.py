@@ -129,6 +129,8 @@ def run(args) -> None:
         else:
             from flows.run import run_flow
 
+            if not args.quiet:
+                print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
             figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of)
     finally:
         terminal.close()
