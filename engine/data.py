@@ -16,15 +16,20 @@ class Dataset(NamedTuple):
     weights: np.ndarray  # float64 [N]
 
 
+def _plain(values, dtype) -> np.ndarray:
+    """One type of array for all kernels: a read-only one, as Arrow gives, would be compiled for once more."""
+    return np.require(values, dtype, ["C", "W"])
+
+
 def make_dataset(observations, labels, offsets, weights=None) -> Dataset:
     """Check and convert; every later kernel relies on what is checked here."""
-    observations = np.ascontiguousarray(observations, dtype=np.int32)
-    offsets = np.ascontiguousarray(offsets, dtype=np.int64)
+    observations = _plain(observations, np.int32)
+    offsets = _plain(offsets, np.int64)
     if observations.ndim != 2:
         raise EspalierError(f"observations has {observations.ndim} dimensions: expected positions x templates")
     tokens, sequences = len(observations), len(offsets) - 1
-    labels = np.full(tokens, -1, np.int32) if labels is None else np.ascontiguousarray(labels, dtype=np.int32)
-    weights = np.ones(sequences) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    labels = np.full(tokens, -1, np.int32) if labels is None else _plain(labels, np.int32)
+    weights = np.ones(sequences) if weights is None else _plain(weights, np.float64)
     if sequences < 0 or offsets[0] != 0 or offsets[-1] != tokens:
         raise EspalierError(f"offsets must run from 0 to the {tokens} positions, found {offsets[[0, -1]].tolist()}")
     if np.any(np.diff(offsets) < 1):
