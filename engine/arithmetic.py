@@ -51,7 +51,7 @@ def exponentiate(score, top, power, scale, out):
 
 @kernel
 def extremes(values, high, low):
-    """(largest, smallest), lane by lane; NaN when the last of a lane is NaN is not promised, see `forward`."""
+    """(largest, smallest), lane by lane. A NaN may be passed over here; it shows in the sum of the exponentials."""
     n = len(values)
     for j in range(LANES):
         high[j] = low[j] = values[min(j, n - 1)]

@@ -15,12 +15,14 @@ STOP_REASONS = {
     "stopped": "the caller asked to stop",
 }
 
+OPTIMAL = 0.01  # a gradient this much smaller than the tolerance on the objective leaves nothing to gain
+
 
 @dataclass
 class Monitor:
     """Decides after each iteration: `check` returns a stop reason or None.
 
-    optimal: largest violation <= tolerance * scale, scale being the largest observed count;
+    optimal: largest violation <= OPTIMAL * tolerance * scale, scale being the largest observed count;
     converged: over `period` iterations the objective fell by <= tolerance * its size.
     """
 
@@ -43,7 +45,7 @@ class Monitor:
         return self._reason(record, asked)
 
     def _reason(self, record: dict, asked: bool) -> str | None:
-        if record["gradient_norm"] <= self.tolerance * self.scale * 1e-2:
+        if record["gradient_norm"] <= OPTIMAL * self.tolerance * self.scale:
             return "optimal"
         if len(self.history) > self.period:
             before = self.history[-1 - self.period]["objective"]

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     inspect = _command(commands, "inspect", "what a model is and its strongest weights")
     inspect.add_argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP)
     inspect.add_argument("--label", help="only weights of this label")
-    inspect.add_argument("--top", type=int, default=20, metavar="N", help="weights shown (20)")
+    inspect.add_argument("--top", type=_count, default=20, metavar="N", help="weights shown (20)")
     inspect.add_argument("--json", action="store_true", help="as JSON")
 
     serve = _command(commands, "serve", "serve the retraining flow on a schedule")
@@ -63,6 +63,13 @@ def parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", "check the installation and the project")
     doctor.add_argument("--json", action="store_true", help="as JSON")
     return top
+
+
+def _count(text: str) -> int:
+    """A whole number of at least 0, for argparse."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
 
 
 def _command(commands, name: str, help: str, params: bool = False) -> argparse.ArgumentParser:

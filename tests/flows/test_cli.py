@@ -260,6 +260,13 @@ def test_inspect_an_unknown_label(espalier, project):
     assert (code, out) == (1, "") and err == "espalier: label 'Q' is not one of the model's: A, B, C, D, E, F\n"
 
 
+@pytest.mark.parametrize("count", ["-1", "many", "1.5"])
+def test_inspect_counts_in_whole_numbers(project, count, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["-C", str(project), "inspect", f"--top={count}"])
+    assert ended.value.code == 2 and "not a whole number of at least 0" in capsys.readouterr().err
+
+
 # ---- how it ends
 
 
