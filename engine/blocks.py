@@ -55,7 +55,7 @@ class Blocks:
             size = 2 * n_labels + n_labels**2
             first, second = np.zeros(size), np.zeros(size)
             _derivatives(
-                self.theta, objective.layout, objective.dataset, objective.sets, self.factors, x,
+                self.theta, objective.layout, objective.dataset, objective.sets, self.factors,
                 members[lo : lo + PIECE], where, bounds[lo : lo + PIECE + 1], first, second,
             )  # fmt: skip
             return first, second
@@ -69,12 +69,9 @@ class Blocks:
 
     def _codes(self, x: int) -> np.ndarray:
         """Where each slot of the block lies in [unigram Y | start Y | bigram Y * Y]."""
-        layout, out = self.objective.layout, []
-        for name, base in (("unigram", 0), ("start", layout.n_labels), ("bigram", 2 * layout.n_labels)):
-            ptr, code, _ = layout.family(name)
-            run = np.arange(ptr[x], ptr[x + 1])
-            out.append(base + (code[run - ptr[0]] if len(code) else run - ptr[x]))
-        return np.concatenate(out)
+        layout, n_labels = self.objective.layout, self.objective.layout.n_labels
+        bases = {"unigram": 0, "start": n_labels, "bigram": 2 * n_labels}
+        return np.concatenate([base + layout.run_codes(name, x) for name, base in bases.items()])
 
     def move(self, x: int, slots: np.ndarray, values: np.ndarray) -> float:
         """Set the block and return the change of the loss; `undo` takes it back."""
@@ -118,7 +115,7 @@ def _distinct(positions: Inverse, sequence_of: np.ndarray) -> Inverse:
 
 
 @kernel
-def _derivatives(theta, layout, data, sets, factors, x, members, where, bounds, first, second):
+def _derivatives(theta, layout, data, sets, factors, members, where, bounds, first, second):
     """Sum over the sequences `members` of w p and w p (1 - p) at the occurrences of x.
 
     where[bounds[i]:bounds[i + 1]] are the occurrences in members[i], ascending.

@@ -16,14 +16,13 @@ from engine import decode
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset, make_dataset
 from engine.errors import EspalierError
-from engine.layout import BIGRAM, UNIGRAM, dense_layout, seen_layout
+from engine.layout import make_layout, observation_kinds
 from engine.measures import token_error
 from engine.model import Model
 from engine.penalty import ElasticNet
 from engine.solvers import minimise
 from engine.templates import check_columns, expand_one, parse
 
-KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 
 
@@ -61,14 +60,7 @@ class CRF:
         code = {label: i for i, label in enumerate(classes)}
         ids = [code[label] for row in labels for label in row]
         data = _dataset(texts, {text: i for i, text in enumerate(names)}, ids, sample_weight)
-        kinds = np.array([KINDS[text[0]] for text in names], np.uint8)
-        if self.pairs not in ("seen", "all"):
-            raise EspalierError(f"pairs is {self.pairs!r}: expected seen or all")
-        layout = (
-            seen_layout(data, len(classes), kinds, self.start)
-            if self.pairs == "seen"
-            else dense_layout(len(classes), kinds, self.start)
-        )
+        layout = make_layout(self.pairs, data, len(classes), observation_kinds(names), self.start)
         result = minimise(
             self.solver, ChainObjective(data, layout, self.sparse), ElasticNet(self.rho1, self.rho2), None,
             self.max_iterations, self.tolerance,

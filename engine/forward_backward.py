@@ -184,7 +184,7 @@ def log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha):
 
 
 @kernel
-def log_backward(theta, layout, observations, sets, lo, hi, weight, log_alpha, v, gamma, gradient):
+def log_backward(theta, layout, sets, lo, hi, weight, log_alpha, v, gamma, gradient):
     """weight * gamma; v becomes zero; pairwise expectations are added to `gradient` directly.
 
     `v` holds the position scores on entry. `gradient` may be empty when only gamma is wanted.

@@ -12,7 +12,8 @@ import numpy as np
 from engine.data import Dataset
 from engine.errors import EspalierError
 
-UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits: U = 1, B = 2, * = 3
+UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
+KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
 FAMILIES = ("unigram", "start", "bigram")
 
 
@@ -36,6 +37,12 @@ class Layout(NamedTuple):
         """(ptr, code, length of a full run) of unigram, start or bigram."""
         full = self.n_labels**2 if name == "bigram" else self.n_labels
         return getattr(self, f"{name}_ptr"), getattr(self, f"{name}_code"), full
+
+    def run_codes(self, name: str, x: int) -> np.ndarray:
+        """What the run of observation x in a family holds: labels, or pairs as y' * Y + y."""
+        ptr, code, _ = self.family(name)
+        run = slice(ptr[x] - ptr[0], ptr[x + 1] - ptr[0])
+        return code[run] if len(code) else np.arange(ptr[x + 1] - ptr[x])
 
     def bounds(self) -> tuple[int, int]:
         """The slots at which the start and the bigram family begin."""
@@ -77,6 +84,18 @@ def _check_kinds(kinds, n_labels: int) -> np.ndarray:
     if np.any((kinds < 1) | (kinds > 3)):
         raise EspalierError(f"kind {int(kinds.max())} of an observation: expected 1 (U), 2 (B) or 3 (*)")
     return kinds
+
+
+def observation_kinds(observations: list[str]) -> np.ndarray:
+    """Bits of each observation: what its first letter says it carries."""
+    return np.array([KINDS[text[:1]] for text in observations], np.uint8)
+
+
+def make_layout(pairs: str, dataset: Dataset, n_labels: int, kinds, start: bool = True) -> Layout:
+    """The layout of all pairs of observation and label, or of those seen together."""
+    if pairs not in ("seen", "all"):
+        raise EspalierError(f"pairs is {pairs!r}: expected seen or all")
+    return seen_layout(dataset, n_labels, kinds, start) if pairs == "seen" else dense_layout(n_labels, kinds, start)
 
 
 def dense_layout(n_labels: int, kinds, start: bool = True) -> Layout:

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import EspalierError
-from engine.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble
+from engine.layout import FAMILIES, Layout, _assemble
 
 FORMAT = 1
-KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
 REMEDY = "train it again or restore it with `dvc checkout`"
 
 
@@ -119,9 +118,6 @@ class Model:
         if model.checksum() != checksum:
             raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
         return model
-
-    def kinds(self) -> list[str]:
-        return [template[:1] for template in self.templates]
 
 
 def _dictionary(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:

@@ -76,5 +76,5 @@ def by_logarithms(theta, dataset: Dataset, layout: Layout, sets: PairSets, n: in
     """log Z of sequence n with extreme scores; fills gamma, adds its pairwise expectations to `gradient`."""
     lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
     log_z = log_forward(theta, layout, dataset.observations, sets, lo, hi, v, alpha)
-    log_backward(theta, layout, dataset.observations, sets, lo, hi, dataset.weights[n], alpha, v, gamma, gradient)
+    log_backward(theta, layout, sets, lo, hi, dataset.weights[n], alpha, v, gamma, gradient)
     return log_z

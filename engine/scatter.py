@@ -43,19 +43,13 @@ def pair_slots(layout: Layout, sets: PairSets) -> PairSlots:
     everything = np.arange(n_pairs)
     for p in range(n_sets):
         members = sets.observation[sets.ptr[p] : sets.ptr[p + 1]]
-        runs = [_codes(layout, x) for x in members]
+        runs = [layout.run_codes("bigram", x) for x in members]
         needed = np.unique(np.concatenate(runs)) if runs else everything[:0]
         full[p] = SCALAR_COST * len(needed) > n_pairs
         codes.append(everything if full[p] else needed)
     lengths = [len(code) for code in codes]
     flat = np.concatenate(codes) if codes else everything[:0]
     return PairSlots(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat.astype(np.int32), full)
-
-
-def _codes(layout: Layout, x: int) -> np.ndarray:
-    lo, hi = layout.bigram_ptr[x], layout.bigram_ptr[x + 1]
-    base = layout.bigram_ptr[0]
-    return layout.bigram_code[lo - base : hi - base] if len(layout.bigram_code) else np.arange(hi - lo)
 
 
 def fits(layout: Layout, n_pairs_needed: int) -> bool:

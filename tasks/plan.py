@@ -7,10 +7,9 @@ import numpy as np
 
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset, select
-from engine.layout import BIGRAM, UNIGRAM
+from engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
 from tasks import store
 from tasks.params import Params, Train
-from tasks.train import make_layout
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
 VECTORS = 24  # of the length of theta that a limited-memory solver keeps at its peak
@@ -56,10 +55,10 @@ def main(root: Path, params: Params) -> dict:
 
     manifest = store.whole_manifest(root)
     observations = store.read_vocabulary(root)["observation"].to_list()
-    kinds, n_labels = store.observation_kinds(observations), len(manifest["labels"])
+    kinds, n_labels = observation_kinds(observations), len(manifest["labels"])
     dataset = store.read_dataset(root, "train", manifest)
     virtual = count_features(n_labels, kinds, params.train.start)
-    layout = make_layout(dataset, n_labels, kinds, params.train)
+    layout = make_layout(params.train.pairs, dataset, n_labels, kinds, params.train.start)
     sets = len(pair_sets(sample(dataset), layout).ptr) - 1
     needed = bytes_needed(dataset, layout.size, n_labels, sets)
     return {

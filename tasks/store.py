@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from engine.data import Dataset, make_dataset
 from engine.errors import EspalierError
-from engine.layout import BIGRAM, UNIGRAM
 
 SPLITS = ("train", "dev", "test", "unlabelled")
 TOKENS = "data/tokens/{}.arrow"
@@ -42,7 +41,6 @@ DECISION = "reports/decision.html"
 MADE_BY = {"data/tokens": "ingest", "data/features": "template", "data/weights": "weigh", "models": "train",
            "reports": "evaluate"}  # fmt: skip
 TEXT = "large_string"  # as Polars writes texts
-KIND_CODES = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
 
 
 @contextmanager
@@ -192,11 +190,6 @@ def read_vocabulary(root: Path) -> pl.DataFrame:
     if file_hash(path) != whole_manifest(root)["vocabulary_sha256"]:
         raise _damaged(path, ValueError("it does not belong to the manifest"))
     return pl.from_arrow(table)
-
-
-def observation_kinds(observations: list[str]) -> np.ndarray:
-    """Bits of each observation: what its first letter says it carries."""
-    return np.array([KIND_CODES[text[:1]] for text in observations], np.uint8)
 
 
 def sequence_offsets(sequence: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from engine.cache import source_hash
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset
 from engine.errors import EspalierError
-from engine.layout import Layout, dense_layout, seen_layout
+from engine.layout import Layout, make_layout, observation_kinds
 from engine.measures import token_error
 from engine.model import Model
 from engine.monitor import STOP_REASONS, Result
@@ -19,12 +19,6 @@ from engine.solvers import minimise
 from tasks import store
 from tasks.params import Params, Train
 from tasks.progress import Progress
-
-
-def make_layout(dataset: Dataset, n_labels: int, kinds: np.ndarray, options: Train) -> Layout:
-    if options.pairs == "seen":
-        return seen_layout(dataset, n_labels, kinds, options.start)
-    return dense_layout(n_labels, kinds, options.start)
 
 
 def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
@@ -120,7 +114,9 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     dataset = store.read_dataset(root, "train", manifest, weights)
     dev = store.read_dataset(root, "dev", manifest)
     observations = store.read_vocabulary(root)["observation"].to_list()
-    layout = make_layout(dataset, len(manifest["labels"]), store.observation_kinds(observations), options)
+    layout = make_layout(
+        options.pairs, dataset, len(manifest["labels"]), observation_kinds(observations), options.start
+    )
     initial = starting_point(
         root / options.initial if options.initial else None, layout, observations, manifest["labels"]
     )

@@ -13,7 +13,7 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from stage_runs import run_stages, small_params, tree
 
 from engine.errors import EspalierError
-from engine.layout import dense_layout
+from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
 from tasks import evaluate, store
 from tasks.params import Params
@@ -39,7 +39,7 @@ INFO = {
 def unigram_model(path, odds, labels=("P", "Q"), info=None):
     """p(P | letter) = odds / (1 + odds), each position by itself."""
     names = [f"U:{letter}" for letter in odds]
-    layout = dense_layout(len(labels), store.observation_kinds(names))
+    layout = dense_layout(len(labels), observation_kinds(names))
     theta = np.zeros(layout.size)
     theta[:: len(labels)] = [math.log(value) for value in odds.values()]
     model = Model.compact(layout, theta, names, list(labels), LINES, INFO if info is None else info)

@@ -6,7 +6,7 @@ from stage_runs import run_stages, small_params, tree
 
 from engine.data import make_dataset
 from engine.errors import EspalierError
-from engine.layout import dense_layout
+from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
 from tasks import plan, store
 
@@ -14,7 +14,7 @@ from tasks import plan, store
 @pytest.mark.parametrize("start", [True, False])
 @pytest.mark.parametrize("kinds", ["U", "B", "*", "UUB*", "**U"])
 def test_virtual_features_are_the_slots_of_the_full_layout(kinds, start):
-    codes = store.observation_kinds(list(kinds))
+    codes = observation_kinds(list(kinds))
     found = plan.count_features(4, codes, start)
     layout = dense_layout(4, codes, start)
     assert found == {name: int((layout.slots()[0] == i).sum()) for i, name in enumerate(("unigram", "start", "bigram"))}

@@ -9,7 +9,7 @@ import pytest
 from stage_runs import run_stages, small_params, tree
 
 from engine.errors import EspalierError
-from engine.layout import dense_layout
+from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
 from tasks import promote, store
 from tasks.params import Promote
@@ -129,7 +129,7 @@ def test_a_champion_of_other_templates_is_judged_by_its_own(project):
 
 def test_labels_that_a_model_does_not_know_are_its_errors(project):
     names = ["U:v"]
-    layout = dense_layout(2, store.observation_kinds(names))
+    layout = dense_layout(2, observation_kinds(names))
     model = Model.compact(layout, np.array([1.0, 0.0]), names, ["A", "Q"], ["U:%x[0,0]"], {})
     model.save(project / store.CHAMPION)
     gold = store.read_tokens(project, "test")[0]["label"]

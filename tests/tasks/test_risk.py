@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from reference import chain, templates
 
-from engine.layout import dense_layout
-from engine.model import KINDS, Model
+from engine.layout import KINDS, dense_layout
+from engine.model import Model
 from tasks import risk
 from tasks.sources import simulated
 

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import EspalierError
+from engine.layout import observation_kinds
 from tasks import store
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
@@ -147,7 +148,7 @@ def test_offsets_are_the_starts_of_runs():
 
 
 def test_kinds_come_from_the_first_letter():
-    assert store.observation_kinds(["U:a", "B", "*:B"]).tolist() == [1, 2, 3]
+    assert observation_kinds(["U:a", "B", "*:B"]).tolist() == [1, 2, 3]
 
 
 # ---- damaged, foreign, missing

@@ -12,7 +12,7 @@ from reference import chain, conll, templates
 
 from engine.data import make_dataset
 from engine.errors import EspalierError
-from engine.layout import dense_layout
+from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
 from tasks import store, tagging
 
@@ -26,7 +26,7 @@ def model_of(lines, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS):
     """A model with random weights for what these symbols can yield, alone and in pairs."""
     words = [[[a], [b]] for a in symbols for b in symbols]
     names = sorted({text for row in templates.expand(words, lines) for text in row})
-    layout = dense_layout(len(labels), store.observation_kinds(names))
+    layout = dense_layout(len(labels), observation_kinds(names))
     theta = np.random.default_rng(seed).normal(size=layout.size)
     return Model.compact(layout, theta, names, list(labels), lines, {})
 
@@ -161,7 +161,7 @@ def test_words_are_trimmed_and_empty_lines_left_out():
 
 def test_strongest_weights_in_words():
     names = ["*:a", "U:b"]
-    layout = dense_layout(2, store.observation_kinds(names))
+    layout = dense_layout(2, observation_kinds(names))
     slots = list(zip(*(column.tolist() for column in layout.slots()), strict=True))
     value = {(0, 1, -1, 0): 1.0, (1, 0, -1, 1): -3.0, (2, 0, 0, 1): 2.0, (0, 0, -1, 1): -0.5}
     theta = np.array([value.get(slot, 0.0) for slot in slots])

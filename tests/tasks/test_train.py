@@ -10,7 +10,7 @@ from stage_runs import run_stages, small_params, tree
 from engine import threads
 from engine.data import make_dataset
 from engine.errors import EspalierError
-from engine.layout import dense_layout, seen_layout
+from engine.layout import dense_layout, observation_kinds, seen_layout
 from engine.model import Model
 from tasks import store, train
 from tasks.params import Ingest, Params
@@ -199,14 +199,14 @@ NEW_OBSERVATIONS, NEW_LABELS = ["U:new", "U:b", "*:new", "*:a"], ["W", "Z", "X"]
 
 def old_model(path):
     """Every weight its own number, so that a mix-up shows."""
-    layout = dense_layout(3, store.observation_kinds(OLD_OBSERVATIONS))
+    layout = dense_layout(3, observation_kinds(OLD_OBSERVATIONS))
     model = Model.compact(layout, np.arange(1.0, layout.size + 1), OLD_OBSERVATIONS, OLD_LABELS, ["U:%x[0,0]"], {})
     model.save(path)
     return model
 
 
 def new_layout(pairs):
-    kinds = store.observation_kinds(NEW_OBSERVATIONS)
+    kinds = observation_kinds(NEW_OBSERVATIONS)
     if pairs == "all":
         return dense_layout(3, kinds)
     observations = np.array([[3], [1], [3], [3], [2], [3], [0]])
@@ -235,7 +235,7 @@ def test_no_initial_model_is_no_starting_point():
 
 def test_a_model_of_another_task_starts_at_zero(tmp_path):
     old_model(tmp_path / "old.model")
-    layout = dense_layout(2, store.observation_kinds(["U:q"]))
+    layout = dense_layout(2, observation_kinds(["U:q"]))
     assert train.starting_point(tmp_path / "old.model", layout, ["U:q"], ["P", "Q"]).tolist() == [0.0, 0.0]
 
 
