@@ -5,13 +5,15 @@ import threading
 import numpy as np
 
 from engine import expectations, threads
+from engine.composites import find_composites
 from engine.data import Dataset
 from engine.index import Inverse, check_labels, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
 from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
-from engine.scatter import CHUNKS, add_unigrams, fits, pair_slots, scattered_gradient
-from engine.scores import density, make_factors
+from engine.scatter import CHUNKS, add_unigrams, fits, make_plan, pair_slots, scattered_sums
+from engine.schedule import make_schedule
+from engine.scores import density, make_factors, padded
 from engine.vectors import dot
 
 
@@ -47,10 +49,12 @@ class ChainObjective:
         self.is_first[self.dataset.offsets[:-1]] = True
         counts = -(-np.diff(self.positions_of_set.ptr) // expectations.PIECE)
         self.piece_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self.slots = pair_slots(self.layout, self.sets)
-        self.scattered = fits(self.layout, len(self.slots.code))
-        everyone = np.arange(len(self.dataset.weights))
-        self.chunks = [everyone[slice(*run)] for run in balanced(np.diff(self.dataset.offsets), CHUNKS)]
+        slots = pair_slots(self.layout, self.sets)
+        self.scattered = fits(self.layout, slots)
+        chunks = balanced(np.diff(self.dataset.offsets), CHUNKS)
+        self.composites = find_composites(self.dataset, self.layout)
+        self.plan = make_plan(self.dataset, self.layout, slots, self.composites, chunks)
+        self.schedule = make_schedule(self.dataset.offsets, self.sets, chunks, padded(self.layout.n_labels))
         self.observation_runs = balanced(np.diff(self.positions.ptr))
 
     def value(self, theta: np.ndarray) -> float:
@@ -80,14 +84,15 @@ class ChainObjective:
     def _scatter(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
         if self._rows is None:
-            self._rows = np.empty((len(self.chunks), self.size + len(self.slots.code)))
+            self._rows = np.empty((len(self.schedule.chunk_batches) - 1, self.plan.total))
         data, layout, sets = self.dataset, self.layout, self.sets
-        log_z = scattered_gradient(theta, data, layout, sets, factors, self.slots, self.chunks, self._rows, gradient)
+        expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, self._rows)
+        gradient += expected
         for n in np.flatnonzero(np.isnan(log_z)):
             lo, hi = data.offsets[n], data.offsets[n + 1]
             alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
             log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, gradient)
-            add_unigrams(layout, data.observations, lo, gamma, gradient)
+            add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, gradient)
         return log_z
 
     def _gather(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:

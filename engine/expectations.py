@@ -87,7 +87,9 @@ def finish_sets(factors, piece_ptr, partial, lo, hi, expected):
             expected[p] += partial[k]
         d = factors.slot[p]
         if d >= 0:
-            expected[p] *= factors.dense[d]
+            for i in range(expected.shape[1]):
+                for j in range(expected.shape[2]):
+                    expected[p, i, j] *= factors.dense[d, i, j]
         else:
             for k in range(factors.begin[p], factors.end[p]):
                 expected[p, factors.row[k], factors.column[k]] *= 1.0 + factors.entry[k]

@@ -32,6 +32,11 @@ def density(sparse: str) -> float:
     return SHARES[sparse]
 
 
+def padded(n_labels: int) -> int:
+    """W, the width of rows of labels: a whole number of vectors, so that inner loops have no remainder."""
+    return -(-n_labels // 4) * 4
+
+
 class Factors(NamedTuple):
     """exp of the bigram scores of each distinct set p, dense or sparse.
 
@@ -42,8 +47,8 @@ class Factors(NamedTuple):
     slot: np.ndarray  # int32 [P]
     shift: np.ndarray  # float64 [P]
     spread: np.ndarray  # float64 [P], max - min of the scores
-    dense: np.ndarray  # float64 [D, Y, Y]
-    transposed: np.ndarray  # float64 [D, Y, Y]
+    dense: np.ndarray  # float64 [D, W, W], zero beyond Y
+    transposed: np.ndarray  # float64 [D, W, W]
     begin: np.ndarray  # int64 [P], entries of set p are begin[p]..end[p]
     end: np.ndarray  # int64 [P]
     row: np.ndarray  # int32, y'
@@ -116,9 +121,9 @@ def _fill(theta, layout, sets, factors, lo, hi):
 def _empty_factors(slot, shift, spread, n_dense: int, lengths, n_labels: int) -> Factors:
     end = np.cumsum(lengths).astype(np.int64)
     room = int(end[-1]) if len(end) else 0
-    matrices = (n_dense, n_labels, n_labels)
+    matrices = (n_dense, padded(n_labels), padded(n_labels))
     return Factors(
-        slot.astype(np.int32), shift, spread, np.empty(matrices), np.empty(matrices),
+        slot.astype(np.int32), shift, spread, np.zeros(matrices), np.zeros(matrices),
         end - lengths, end, np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room),
     )  # fmt: skip
 
