@@ -35,6 +35,12 @@ def label_lists(row: np.ndarray, table: np.ndarray) -> LabelLists:
 
 
 @kernel
+def is_long(lo, hi, n):
+    """Whether a vectorised loop over all n labels is cheaper than one over the list."""
+    return 4 * (hi - lo) >= n
+
+
+@kernel
 def message(factors, matrices, source, target, p, member, i_lo, i_hi, j_lo, j_hi, vector, out):
     """out(j) = sum_i vector(i) E_p(i, j) for the labels i and j of two lists; elsewhere out is of no use.
 
@@ -50,15 +56,7 @@ def message(factors, matrices, source, target, p, member, i_lo, i_hi, j_lo, j_hi
         entry = factors.entry
         for k in range(factors.begin[p], factors.end[p]):
             out[target[k]] += vector[source[k]] * entry[k]
-    elif 4 * (j_hi - j_lo) < n:
-        for m in range(j_lo, j_hi):
-            j = member[m]
-            total = 0.0
-            for k in range(i_lo, i_hi):
-                i = member[k]
-                total += vector[i] * matrices[d, i, j]
-            out[j] = total
-    else:
+    elif is_long(j_lo, j_hi, n):
         for j in range(n):
             out[j] = 0.0
         for k in range(i_lo, i_hi):
@@ -66,6 +64,14 @@ def message(factors, matrices, source, target, p, member, i_lo, i_hi, j_lo, j_hi
             a = vector[i]
             for j in range(n):
                 out[j] += a * matrices[d, i, j]
+    else:
+        for m in range(j_lo, j_hi):
+            j = member[m]
+            total = 0.0
+            for k in range(i_lo, i_hi):
+                i = member[k]
+                total += vector[i] * matrices[d, i, j]
+            out[j] = total
 
 
 @kernel
@@ -77,22 +83,44 @@ def add_unigram_counts(ptr, code, observations, t, member, lo, hi, counts, gradi
         if x < 0:
             continue
         begin, end = ptr[x], ptr[x + 1]
-        if end - begin == n_labels:
-            for m in range(lo, hi):
-                gradient[begin + member[m]] += counts[member[m]]
-        else:
+        if end - begin != n_labels:
             for s in range(begin, end):
                 gradient[s] += counts[code[s - base]]
+        elif is_long(lo, hi, n_labels):
+            at = np.uint64(begin)
+            for y in range(np.uint64(n_labels)):
+                gradient[at + y] += counts[y]
+        else:
+            for m in range(lo, hi):
+                gradient[begin + member[m]] += counts[member[m]]
 
 
 @kernel
 def add_pair_counts(layout, sets, factors, p, member, i_lo, i_hi, j_lo, j_hi, left, right, pairs, gradient):
     """gradient[lambda[x, i, j]] += left(i) E_p(i, j) right(j) for the members x of set p and two lists of labels.
 
-    `pairs` [Y * Y] is zero before and after.
+    `left` and `right` are zero outside their lists, `pairs` [Y * Y] is zero before and after.
     """
     n, d = len(left), factors.slot[p]
-    dense = factors.dense
+    if d >= 0 and is_long(j_lo, j_hi, n):
+        dense = factors.dense
+        for k in range(i_lo, i_hi):
+            i = member[k]
+            a, at = left[i], np.uint64(i * n)
+            for j in range(np.uint64(n)):
+                pairs[at + j] = a * right[j] * dense[d, i, j]
+    else:
+        _few_pair_counts(factors, d, p, member, i_lo, i_hi, j_lo, j_hi, left, right, pairs)
+    add_pairs(layout, sets, p, member, i_lo, i_hi, j_lo, j_hi, pairs, gradient)
+    for k in range(i_lo, i_hi):
+        at = np.uint64(member[k] * n)
+        for j in range(np.uint64(n)):
+            pairs[at + j] = 0.0
+
+
+@kernel
+def _few_pair_counts(factors, d, p, member, i_lo, i_hi, j_lo, j_hi, left, right, pairs):
+    n, dense = len(left), factors.dense
     for k in range(i_lo, i_hi):
         i = member[k]
         for m in range(j_lo, j_hi):
@@ -102,27 +130,28 @@ def add_pair_counts(layout, sets, factors, p, member, i_lo, i_hi, j_lo, j_hi, le
         row, column, entry = factors.row, factors.column, factors.entry
         for k in range(factors.begin[p], factors.end[p]):
             pairs[row[k] * n + column[k]] *= 1.0 + entry[k]
-    add_pairs(layout, sets, p, member, i_lo, i_hi, j_lo, j_hi, pairs, gradient)
-    for k in range(i_lo, i_hi):
-        for m in range(j_lo, j_hi):
-            pairs[member[k] * n + member[m]] = 0.0
 
 
 @kernel
 def add_pairs(layout, sets, p, member, i_lo, i_hi, j_lo, j_hi, pairs, gradient):
     """gradient[slot of lambda[x, i, j]] += pairs[i * Y + j] for the members x of set p; zero outside the lists."""
     n, ptr, code = layout.n_labels, layout.bigram_ptr, layout.bigram_code
-    observation = sets.observation
+    observation, base = sets.observation, ptr[0]
     for q in range(sets.ptr[p], sets.ptr[p + 1]):
         lo, hi = ptr[observation[q]], ptr[observation[q] + 1]
-        if hi - lo == n * n:
-            for k in range(i_lo, i_hi):
-                for m in range(j_lo, j_hi):
-                    c = member[k] * n + member[m]
-                    gradient[lo + c] += pairs[c]
-        else:
+        if hi - lo != n * n:
             for s in range(lo, hi):
-                gradient[s] += pairs[code[s - ptr[0]]]
+                gradient[s] += pairs[code[s - base]]
+            continue
+        for k in range(i_lo, i_hi):
+            begin = member[k] * n
+            if is_long(j_lo, j_hi, n):
+                at, source = np.uint64(lo + begin), np.uint64(begin)
+                for j in range(np.uint64(n)):
+                    gradient[at + j] += pairs[source + j]
+            else:
+                for m in range(j_lo, j_hi):
+                    gradient[lo + begin + member[m]] += pairs[begin + member[m]]
 
 
 class Chunks:

@@ -157,7 +157,7 @@ def test_bytes_do_not_depend_on_threads(what, scale):
 
 @both
 def test_a_hundred_thousand_positions(what):
-    """A position has one label in truth and in expectation, both weighted alike: the counts of an observation cancel."""
+    """A position has one label in truth and in expectation, weighted alike: the counts of an observation cancel."""
     rng = np.random.default_rng(5)
     ids, labels = rng.integers(-1, 3, (100_000, 2)), rng.integers(0, 3, 100_000)
     data = make_dataset(ids, labels, [0, 100_000])
