@@ -6,14 +6,16 @@ import numpy as np
 
 from engine import expectations, threads
 from engine.composites import find_composites
-from engine.data import Dataset
-from engine.index import Inverse, check_labels, check_observations, check_theta, invert, pair_sets
+from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
+from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
+from engine.partial import partial_labels, silent
 from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
 from engine.scatter import CHUNKS, add_unigrams, fits, make_plan, pair_slots, scattered_sums
 from engine.schedule import make_schedule
 from engine.scores import density, make_factors, padded
+from engine.token_weights import first_weights, token_weights
 from engine.vectors import dot
 
 
@@ -23,13 +25,15 @@ class ChainObjective:
     The transposed index and the observed counts are made once; each call makes the
     factors, runs forward-backward over the sequences and sums expectations: scattered by
     position while theta fits the cache, else gathered by observation. Both are exact.
+    Partial labels and token weights add `terms` of their own; see these modules.
     """
 
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
         check_observations(dataset, layout)
-        check_labels(dataset.labels, layout)
         density(sparse)  # an unknown name is refused here, not in the middle of a run
-        self.dataset, self.layout, self.sparse = dataset, layout, sparse
+        made = [make(dataset, layout, sparse) for make in (partial_labels, token_weights)]
+        self.terms = [term for term in made if term is not None]
+        self.dataset, self.layout, self.sparse = ordinary(dataset), layout, sparse
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
@@ -61,7 +65,10 @@ class ChainObjective:
         """The loss alone: forward recursion only."""
         check_theta(theta, self.layout)
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        return self._loss(theta, all_log_partitions(theta, self.dataset, self.layout, self.sets, factors))
+        value = self._loss(theta, all_log_partitions(theta, self.dataset, self.layout, self.sets, factors))
+        for term in self.terms:
+            value += term.value(theta)
+        return value
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
@@ -70,7 +77,10 @@ class ChainObjective:
         gradient = np.negative(self.observed)
         with self._lock:
             log_z = (self._scatter if self.scattered else self._gather)(theta, factors, gradient)
-        return self._loss(theta, log_z), gradient
+            value = self._loss(theta, log_z)
+            for term in self.terms:
+                value += term.add_gradient(theta, gradient)
+        return value, gradient
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
@@ -133,11 +143,23 @@ class ChainObjective:
         )
 
 
+def ordinary(dataset: Dataset) -> Dataset:
+    """The data set whose ordinary loss is the part that needs no terms: weights w_n tau_1, 0 where nothing is known."""
+    weights = first_weights(dataset)
+    if dataset.labels.min(initial=0) < 0:
+        weights = np.where(silent(dataset), 0.0, weights)
+    return dataset._replace(weights=weights, token_weights=NO_TOKEN_WEIGHTS)
+
+
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
-    """Weighted count of each weight's feature in the labelled data."""
-    token_weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    """Weighted count of each weight's feature in the sequences whose labels are all known."""
+    if dataset.labels.min(initial=0) < 0:
+        dataset = select(dataset, np.flatnonzero(~any_in_sequence(dataset, dataset.labels < 0)))
+    weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    if len(dataset.token_weights):
+        weights *= dataset.token_weights
     counts = np.zeros(layout.size)
-    _count(dataset.observations, dataset.labels, dataset.offsets, token_weights, layout, counts)
+    _count(dataset.observations, dataset.labels, dataset.offsets, weights, layout, counts)
     return counts
 
 

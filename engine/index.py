@@ -45,6 +45,9 @@ def check_observations(dataset: Dataset, layout: Layout) -> None:
         )
     if int(dataset.labels.max(initial=-1)) >= layout.n_labels:
         raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")
+    lowest = -1 - len(dataset.label_sets)
+    if int(dataset.labels.min(initial=-1)) < lowest:
+        raise EspalierError(f"label {int(dataset.labels.min())} names no label set: expected at least {lowest}")
 
 
 def check_labels(labels: np.ndarray, layout: Layout) -> None:

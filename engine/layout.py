@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.data import Dataset
+from engine.data import Dataset, label_rows
 from engine.errors import EspalierError
 
 UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
@@ -110,25 +110,45 @@ def dense_layout(n_labels: int, kinds, start: bool = True) -> Layout:
 def seen_layout(dataset: Dataset, n_labels: int, kinds, start: bool = True) -> Layout:
     """Only the labels and pairs that occur with the observation in `dataset`."""
     kinds = _check_kinds(kinds, n_labels)
-    first = np.zeros(len(dataset.labels), bool)
-    first[dataset.offsets[:-1]] = True
-    previous = np.concatenate([[-1], dataset.labels[:-1]]).astype(np.int64)
-    here, pair = dataset.labels.astype(np.int64), previous * n_labels + dataset.labels
+    first = dataset.offsets[:-1]
+    inner = np.ones(len(dataset.labels), bool)
+    inner[first] = False
+    every, inner = np.arange(len(inner)), np.flatnonzero(inner)
+    at, previous = _possible(dataset, n_labels, inner - 1)
+    inner = inner[at]
+    at, label = _possible(dataset, n_labels, inner)
+    pairs = inner[at], previous[at] * n_labels + label
+    here, begin = _possible(dataset, n_labels, every), _possible(dataset, n_labels, first)
     return _assemble(
         n_labels,
         [
-            _seen_runs(dataset, kinds & UNIGRAM, np.ones_like(first), here, n_labels),
-            _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first, here, n_labels),
-            _seen_runs(dataset, kinds & BIGRAM, ~first & (previous >= 0), pair, n_labels**2),
+            _seen_runs(dataset, kinds & UNIGRAM, *here, n_labels),
+            _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first[begin[0]], begin[1], n_labels),
+            _seen_runs(dataset, kinds & BIGRAM, *pairs, n_labels**2),
         ],
     )
 
 
-def _seen_runs(dataset: Dataset, wanted, where, code, n_codes: int):
-    """Distinct (observation, code) over the positions `where`, as lengths per observation and codes."""
+def _possible(dataset: Dataset, n_labels: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(k, label) for each label that is known, or in the set, at positions[k]; an unknown label adds nothing."""
+    if not len(dataset.label_sets):
+        labels = dataset.labels[positions].astype(np.int64)
+        known = np.flatnonzero(labels >= 0)
+        return known, labels[known]
+    row, table = label_rows(dataset, n_labels, unknown=False)
+    row, sizes, member = row[positions], table.sum(axis=1), np.nonzero(table)[1]
+    lengths, begin = sizes[row], (np.cumsum(sizes) - sizes)[row]
+    k = np.repeat(np.arange(len(row)), lengths)
+    rank = np.arange(len(k)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return k, member[begin[k] + rank]
+
+
+def _seen_runs(dataset: Dataset, wanted, positions, code, n_codes: int):
+    """Distinct (observation, code) at the positions, as lengths per observation and codes."""
     seen = np.empty(0, np.int64)
     for column in dataset.observations.T:
-        keep = where & (column >= 0) & (dataset.labels >= 0)
-        keep[keep] = wanted[column[keep]] > 0
-        seen = np.union1d(seen, column[keep].astype(np.int64) * n_codes + code[keep])
+        here = column[positions]
+        keep = here >= 0
+        keep[keep] = wanted[here[keep]] > 0
+        seen = np.union1d(seen, here[keep].astype(np.int64) * n_codes + code[keep])
     return np.bincount(seen // n_codes, minlength=len(wanted)), seen % n_codes

@@ -26,11 +26,12 @@ class Solver:
     monotone: bool
     help: str
     needs_blocks: bool = False
+    gradient_only: bool = False  # asks for the value and the gradient alone, so any loss will do
 
 
 SOLVERS = {
-    "lbfgs": Solver(lbfgs, False, True, "limited-memory BFGS; smooth penalties only"),
-    "owlqn": Solver(owlqn, True, True, "orthant-wise limited-memory quasi-Newton"),
+    "lbfgs": Solver(lbfgs, False, True, "limited-memory BFGS; smooth penalties only", gradient_only=True),
+    "owlqn": Solver(owlqn, True, True, "orthant-wise limited-memory quasi-Newton", gradient_only=True),
     "sbcd": Solver(sbcd, True, True, "sparse blockwise coordinate descent, one observation at a time", True),
 }
 
@@ -58,6 +59,7 @@ def minimise(
             f"{solver} needs the blocks of a chain objective, {type(objective).__name__} has none: "
             "choose a gradient solver such as lbfgs or owlqn"
         )
+    _check_terms(solver, objective)
     theta = np.zeros(objective.size) if theta0 is None else np.array(theta0, dtype=np.float64)
     if theta.shape != (objective.size,):
         raise EspalierError(f"theta0 has {theta.size} weights: expected {objective.size}")
@@ -66,3 +68,11 @@ def minimise(
     scale = float(np.max(getattr(objective, "observed", np.ones(1)), initial=1.0))
     monitor = Monitor(max_iterations, tolerance, period, scale, on_iteration)
     return SOLVERS[solver].run(objective, penalty, theta, monitor)
+
+
+def _check_terms(solver: str, objective) -> None:
+    """Only solvers that see nothing but the gradient can train with partial labels or token weights."""
+    terms = getattr(objective, "terms", [])
+    if terms and not SOLVERS[solver].gradient_only:
+        fitting = [name for name, other in SOLVERS.items() if other.gradient_only]
+        raise EspalierError(f"{solver} cannot train with {terms[0].name}: choose one of {', '.join(fitting)}")
