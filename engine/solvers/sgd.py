@@ -26,7 +26,7 @@ SAMPLE = 1000  # sequences on which the step is tuned
 FIRST_STEP = 0.125  # tried first, over the mean weight of a sequence
 GRID = 2.0  # ratio of neighbouring steps
 TRIALS = 30  # doublings or halvings at most
-SMALLEST_UNIT = 1e-9  # below it the scale goes into the weights, before digits are lost
+SMALLEST_UNIT = 1e-100  # below it the scale goes into the weights, before it underflows
 
 
 def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, seed: int = 0) -> Result:

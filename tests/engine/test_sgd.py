@@ -56,10 +56,10 @@ def plain_epoch(packed, theta, order, step, epoch, rho1, rho2):
 
 
 @EXAMPLES
-@given(lattices(), st.sampled_from([(0.0, 0.0), (0.0, 0.5), (0.4, 0.0), (0.4, 0.5), (0.4, 1e9)]))
+@given(lattices(), st.sampled_from([(0.0, 0.0), (0.0, 0.5), (0.4, 0.0), (0.4, 0.5), (0.4, 1e200)]))
 @pytest.mark.nojit
 def test_an_epoch_is_its_steps(lattice, rhos):
-    """The last penalty shrinks theta by more orders than one number can keep."""
+    """The last penalty shrinks theta at each step by so much that two make a scale underflow."""
     packed, theta = lattice
     objective, found = ChainObjective(packed.dataset, packed.layout), theta.copy()
     order = np.array([2, 0, 1])

@@ -216,7 +216,7 @@ def test_correlated_weights_do_not_make_the_objective_rise(solver):
         random_theta(objective.size, 1, scale=2.0),
         random_theta(objective.size, 2, scale=2.0),
     ):
-        result = minimise(solver, objective, penalty, theta0=theta0, **tight(solver))
+        result = minimise(solver, objective, penalty, theta0=theta0, **tight(solver) | {"tolerance": TIGHT})
         values = [line["objective"] for line in result.trace]
         assert all(after <= before + RISE * abs(before) for before, after in itertools.pairwise(values))
         assert result.objective == pytest.approx(best, rel=CRAWL)
