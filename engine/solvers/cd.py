@@ -11,6 +11,7 @@ All recursions are in logarithms: exact for any weights, and speed is no aim her
 import numpy as np
 
 from engine.errors import EspalierError
+from engine.index import check_labels
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
@@ -26,6 +27,7 @@ class Coordinates:
 
     def __init__(self, objective):
         data = objective.dataset
+        check_labels(data.labels, objective.layout)
         self.objective = objective
         self.sequence_of = np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets))
         self.slots = objective.layout.slots()

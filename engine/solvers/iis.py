@@ -19,6 +19,7 @@ or one pair only; its own would be a sum over all Y^T labellings.
 import numpy as np
 
 from engine import threads
+from engine.index import check_labels
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
@@ -33,6 +34,7 @@ CLOSE = 1e-14  # relative; a step below it changes nothing
 
 
 def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
+    check_labels(objective.dataset.labels, objective.layout)
     totals, members = _classes(_largest_counts(objective))
     rooms = [make_room(objective.dataset, objective.layout, objective.sets) for _ in members]
     expected = np.empty((len(totals), objective.size))

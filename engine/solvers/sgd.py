@@ -16,6 +16,7 @@ import numpy as np
 from engine.chain_objective import ChainObjective
 from engine.data import select
 from engine.errors import EspalierError
+from engine.index import check_labels
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
@@ -32,6 +33,7 @@ SMALLEST_UNIT = 1e-100  # below it the scale goes into the weights, before it un
 def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, seed: int = 0) -> Result:
     if not len(objective.dataset.weights):
         raise EspalierError("sgd has no sequence to learn from: expected at least one")
+    check_labels(objective.dataset.labels, objective.layout)
     rng, room = np.random.default_rng(seed), make_room(objective.dataset, objective.layout, objective.sets)
     loss, gradient = objective.value_and_gradient(theta)
     iteration, evaluations, step, paid = 0, 1, 0.0, np.zeros(objective.size)
@@ -101,7 +103,6 @@ def _steps(
         eta = step / (1.0 + epoch + i / n_sequences)
         unit /= 1.0 + eta * rho2 / n_sequences
         could_pay += eta * rho1 / n_sequences
-        found = 0
         if weights[n] > 0.0:
             _, found = expect(v, unit, layout, observations, sets, lo, hi, room)
             for t in range(hi - lo):
@@ -109,8 +110,8 @@ def _steps(
                 if t > 0:
                     room.pairs[room.which[t], labels[lo + t - 1], labels[lo + t]] -= 1.0
             add_expected(layout, observations, sets, lo, hi, found, -eta * weights[n] / unit, room, v)
-        if rho1 > 0.0:
-            _collect(layout, observations, sets, lo, hi, found, unit, could_pay, room, v, paid)
+            if rho1 > 0.0:
+                _collect(layout, observations, sets, lo, hi, found, unit, could_pay, room, v, paid)
         if unit < SMALLEST_UNIT:
             for k in range(len(v)):
                 v[k] *= unit

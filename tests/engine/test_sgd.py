@@ -23,7 +23,7 @@ EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 
 
 def plain_epoch(packed, theta, order, step, epoch, rho1, rho2):
-    """The steps with dense vectors and enumerated gradients; weights of observations that are absent do not pay."""
+    """The steps with dense vectors and enumerated gradients; only weights of observations that are there pay at once."""
     problem, features = packed.problem, slot_features(packed.layout)
     theta, paid, could_pay = theta.copy(), np.zeros_like(theta), 0.0
     count = len(problem.sequences)
@@ -47,7 +47,7 @@ def plain_epoch(packed, theta, order, step, epoch, rho1, rho2):
         theta -= eta * reference.value_gradient_hessian(one, theta)[1]
         for k, (name, x, *_) in enumerate(features):
             here = sequence[:1] if name == "start" else sequence[1:] if name == "lam" else sequence
-            if rho1 and any(x in row for row in here) and (name != "lam" or problem.weights[n] > 0):
+            if rho1 and problem.weights[n] > 0 and any(x in row for row in here):
                 pay(k)
     for k in range(len(theta)):
         if rho1:
