@@ -23,7 +23,7 @@ EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 
 
 def plain_epoch(packed, theta, order, step, epoch, rho1, rho2):
-    """The steps with dense vectors and enumerated gradients; only weights of observations that are there pay at once."""
+    """The steps with dense vectors and enumerated gradients; weights that a sequence touches pay at once."""
     problem, features = packed.problem, slot_features(packed.layout)
     theta, paid, could_pay = theta.copy(), np.zeros_like(theta), 0.0
     count = len(problem.sequences)
