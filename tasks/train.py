@@ -15,7 +15,7 @@ from engine.measures import token_error
 from engine.model import Model
 from engine.monitor import STOP_REASONS, Result
 from engine.penalty import ElasticNet
-from engine.solvers import minimise
+from engine.solvers import SOLVERS, minimise
 from tasks import store
 from tasks.params import Params, Train
 from tasks.progress import Progress
@@ -53,9 +53,10 @@ class Watcher:
 def fit(dataset: Dataset, dev: Dataset, layout: Layout, theta0, options: Train, progress: Progress):
     """The result of the solver, and the seconds at which each iteration ended."""
     watcher = Watcher(dev, layout, options, progress)
+    own = {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
     result = minimise(
         options.solver, ChainObjective(dataset, layout, options.sparse), ElasticNet(options.rho1, options.rho2),
-        theta0, options.max_iterations, options.tolerance, on_iteration=watcher,
+        theta0, options.max_iterations, options.tolerance, on_iteration=watcher, **own,
     )  # fmt: skip
     return result, watcher.seconds
 
