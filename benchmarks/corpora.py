@@ -41,10 +41,15 @@ def paths(data: str, corpus: str) -> tuple[Path, Path]:
     return found
 
 
+def read_part(data: str, corpus: str, part: int, quick: bool) -> pl.DataFrame:
+    """Tokens of one file of a corpus; in a quick run of its first sequences."""
+    tokens = tokens_of(paths(data, corpus)[part], Ingest(), labelled=True)
+    return tokens.filter(pl.col("sequence") < QUICK) if quick else tokens
+
+
 def read_tokens(data: str, corpus: str, quick: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tokens of train and test; in a quick run the first few sequences."""
-    tables = [tokens_of(path, Ingest(), labelled=True) for path in paths(data, corpus)]
-    return tuple(table.filter(pl.col("sequence") < QUICK) if quick else table for table in tables)
+    """Tokens of train and test."""
+    return read_part(data, corpus, 0, quick), read_part(data, corpus, 1, quick)
 
 
 def make_problem(train: pl.DataFrame, test: pl.DataFrame, lines: list[str], drop: pl.Expr | None = None) -> Problem:

@@ -23,11 +23,11 @@ class Skip(Exception):
     """A case or a system that cannot run here; the text says why."""
 
 
-def run(function: str, threads: int = 1, environment: dict | None = None, **arguments) -> dict:
+def run(function: str, threads: int = 1, /, **arguments) -> dict:
     """Call MODULE:FUNCTION(**arguments) in a process with that many threads; raises Skip if it does."""
     limits = {name: str(threads) for name in ("ESPALIER_THREADS", "POLARS_MAX_THREADS", "OMP_NUM_THREADS")}
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = os.environ | limits | {"PYTHONPATH": path} | (environment or {})
+    env = os.environ | limits | {"PYTHONPATH": path}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         command = [sys.executable, "-m", "benchmarks.job", function, str(result)]
@@ -46,18 +46,21 @@ def run(function: str, threads: int = 1, environment: dict | None = None, **argu
     return found | {"threads": threads}
 
 
+def largest_mib(who: int) -> float:
+    """Largest resident size by getrusage, which counts in bytes on macOS and in KiB elsewhere."""
+    return resource.getrusage(who).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
 def peak_mib() -> float:
     """Largest resident size of this process so far.
 
-    Linux lets ru_maxrss start from the size of the process that started this one, VmHWM does not.
+    On Linux ru_maxrss may be that of the process which started this one, VmHWM is not.
     """
     status = Path("/proc/self/status")
-    if status.exists():
-        return (
-            next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 2**10
-        )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    if not status.exists():
+        return largest_mib(resource.RUSAGE_SELF)
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) / 2**10
 
 
 def main(function: str, result: str) -> None:

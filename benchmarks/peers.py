@@ -30,7 +30,7 @@ def load(module: str):
 def read_text(path: Path, quick: bool) -> list[tuple[list[str], ...]]:
     """Sentences as (words, tags, labels), read as a user of a peer would."""
     sentences, rows = [], []
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
         for line in file:
             fields = line.split()
             if fields:

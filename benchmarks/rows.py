@@ -36,9 +36,7 @@ def read(path: Path) -> list[dict]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise EspalierError(
-            f"{path}: there is no such file; make one with `python -m benchmarks CASE --json`"
-        ) from None
+        raise EspalierError(f"{path}: there is no such file; `python -m benchmarks CASE --json` makes one") from None
     except ValueError as error:
         raise EspalierError(f"{path}: not JSON ({error}); remove it and run the benchmarks again") from None
     if not isinstance(rows, list) or any(not isinstance(row, dict) or set(row) != set(FIELDS) for row in rows):

@@ -104,7 +104,8 @@ def fit(data: str, quick: bool, solver: str, c1: float, c2: float, target: float
     ours.warm_up(problem.train, layout_of(problem), solver, penalty)
     begin = time.perf_counter()
     if text:
-        problem = problem_of(corpora.read_tokens(data, "conll2000", quick))
+        train = corpora.read_part(data, "conll2000", 0, quick)
+        problem = problem._replace(train=problem_of((train, train.clear())).train)
     layout = layout_of(problem)
     most = 5 if quick else 1000
     found = ours.fit(problem.train, layout, solver, penalty, begin=begin, target=target, limit=300, max_iterations=most)
