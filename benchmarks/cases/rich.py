@@ -18,7 +18,7 @@ SCALE, ZERO = 0.1, 0.95  # standard deviation of the weights, share of zeros in 
 def _lines() -> list[str]:
     """Word, tag, affixes and shape in a window; pairs of words, pairs and triples of tags; transitions with tags."""
     words = [f"Uw{i}=%x[{i},{WORD}]" for i in range(-2, 3)]
-    words += [f"Uww{i}=%x[{i},{WORD}]/%x[{i + 1},{WORD}]" for i in range(-1, 1)]
+    words += [f"Uww{i}=%x[{i},{WORD}]/%x[{i + 1},{WORD}]" for i in range(-2, 2)]
     shapes = [f"Us{i}=%x[{i},{SHAPE}]" for i in range(-1, 2)]
     affixes = [f"Ua{c}/{i}=%x[{i},{c}]" for c in (*PREFIX, *SUFFIX) for i in range(-1, 2)]
     tags = [f"*p{i}=%x[{i},{TAG}]" for i in range(-2, 3)]
