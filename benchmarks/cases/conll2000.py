@@ -68,7 +68,7 @@ def _compare(context: Context, wanted) -> Iterator[dict]:
             arguments = {"solver": solver, "c1": c1, "c2": c2, "target": target, "text": start == "end to end"}
             found = context.job("conll2000:fit", OURS, setting, threads, **arguments)
             if found:
-                yield context.row(OURS, setting, found)
+                yield context.row(OURS, setting + found.get("remark", ""), found)
 
 
 def _gradients_of_wapiti(context: Context) -> Iterator[dict]:
@@ -109,7 +109,9 @@ def fit(data: str, quick: bool, solver: str, c1: float, c2: float, target: float
     layout = layout_of(problem)
     most = 5 if quick else 1000
     found = ours.fit(problem.train, layout, solver, penalty, begin=begin, target=target, limit=300, max_iterations=most)
-    return ours.summary(problem, layout, found, target)
+    values = ours.summary(problem, layout, found, target)
+    short = target is not None and found.objective > target
+    return values | ({"seconds": None, "remark": ", did not get there"} if short else {})
 
 
 def dense_gradient(data: str, quick: bool) -> dict:
