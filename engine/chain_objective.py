@@ -1,19 +1,21 @@
 """The loss of a linear-chain CRF and its gradient, over one data set."""
 
 import threading
+from functools import cached_property
 
 import numpy as np
 
 from engine import expectations, threads
-from engine.composites import find_composites
+from engine.composites import Composites, find_composites
+from engine.counting import carrying_columns, ends, sort_by
 from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
 from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
 from engine.partial import partial_labels, silent
 from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
-from engine.scatter import CHUNKS, add_unigrams, fits, make_plan, pair_slots, scattered_sums
-from engine.schedule import make_schedule
+from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
+from engine.schedule import Schedule, make_schedule
 from engine.scores import density, make_factors, padded
 from engine.token_weights import first_weights, token_weights
 from engine.vectors import dot
@@ -38,28 +40,55 @@ class ChainObjective:
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
         self._rows, self._lock = None, threading.Lock()  # kept between calls; one gradient at a time uses them
-        self._index()
+        self.slots = pair_slots(layout, self.sets)
+        self.scattered = fits(layout, self.slots)
+        self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
 
-    def _index(self) -> None:
-        n_observations, n_sets = self.layout.n_observations, len(self.sets.ptr) - 1
-        templates = max(1, self.dataset.observations.shape[1])
-        flat = invert(self.dataset.observations.ravel(), n_observations)
-        self.positions = Inverse(flat.ptr, (flat.entry // templates).astype(np.int32))
-        self.positions_of_set = invert(self.sets.of_position, n_sets)
-        member_of = np.repeat(np.arange(n_sets, dtype=np.int32), np.diff(self.sets.ptr))
-        order = invert(self.sets.observation, n_observations)
-        self.sets_of = Inverse(order.ptr, member_of[order.entry])
-        self.is_first = np.zeros(len(self.dataset.labels), bool)
-        self.is_first[self.dataset.offsets[:-1]] = True
-        counts = -(-np.diff(self.positions_of_set.ptr) // expectations.PIECE)
-        self.piece_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        slots = pair_slots(self.layout, self.sets)
-        self.scattered = fits(self.layout, slots)
-        chunks = balanced(np.diff(self.dataset.offsets), CHUNKS)
-        self.composites = find_composites(self.dataset, self.layout)
-        self.plan = make_plan(self.dataset, self.layout, slots, self.composites, chunks)
-        self.schedule = make_schedule(self.dataset.offsets, self.sets, chunks, padded(self.layout.n_labels))
-        self.observation_runs = balanced(np.diff(self.positions.ptr))
+    # What a scattered gradient needs, then what a gathered one and solvers by blocks need: each is made when used.
+
+    @cached_property
+    def composites(self) -> Composites:
+        return find_composites(self.dataset, self.layout)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return make_plan(self.dataset, self.layout, self.slots, self.composites, self.chunks)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return make_schedule(self.dataset.offsets, self.sets, self.chunks, padded(self.layout.n_labels))
+
+    @cached_property
+    def positions(self) -> Inverse:
+        """Positions of each observation, one entry for each template that yields it."""
+        flat = invert(self.dataset.observations.ravel(), self.layout.n_observations)
+        return flat._replace(entry=flat.entry // np.int32(max(1, self.dataset.observations.shape[1])))
+
+    @cached_property
+    def positions_of_set(self) -> Inverse:
+        return invert(self.sets.of_position, len(self.sets.ptr) - 1)
+
+    @cached_property
+    def sets_of(self) -> Inverse:
+        """Sets that hold each observation."""
+        member_of = np.repeat(np.arange(len(self.sets.ptr) - 1, dtype=np.int32), np.diff(self.sets.ptr))
+        order = invert(self.sets.observation, self.layout.n_observations)
+        return order._replace(entry=member_of[order.entry])
+
+    @cached_property
+    def is_first(self) -> np.ndarray:
+        first = np.zeros(len(self.dataset.labels), bool)
+        first[self.dataset.offsets[:-1]] = True
+        return first
+
+    @cached_property
+    def piece_ptr(self) -> np.ndarray:
+        """Pieces of the positions of each set."""
+        return ends(-(-np.diff(self.positions_of_set.ptr) // expectations.PIECE))
+
+    @cached_property
+    def observation_runs(self) -> list[tuple[int, int]]:
+        return balanced(np.diff(self.positions.ptr))
 
     def value(self, theta: np.ndarray) -> float:
         """The loss alone: forward recursion only."""
@@ -158,42 +187,50 @@ def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
     weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
     if len(dataset.token_weights):
         weights *= dataset.token_weights
+    labels, first = dataset.labels, np.zeros(len(dataset.labels), bool)
+    first[dataset.offsets[:-1]] = True
+    inner = np.flatnonzero(~first)
     counts = np.zeros(layout.size)
-    _count(dataset.observations, dataset.labels, dataset.offsets, weights, layout, counts)
+    visits = {"unigram": (np.arange(len(labels)), labels), "start": (dataset.offsets[:-1], labels[first]),
+              "bigram": (inner, labels[inner - 1] * layout.n_labels + labels[inner])}  # fmt: skip
+    for family, (positions, code) in visits.items():
+        _count(dataset.observations, *layout.family(family), positions, code, weights, counts)
     return counts
 
 
-@kernel
-def _count(observations, labels, offsets, token_weights, layout, counts):
-    for n in range(len(offsets) - 1):
-        for t in range(offsets[n], offsets[n + 1]):
-            y = labels[t]
-            for k in range(observations.shape[1]):
-                x = observations[t, k]
-                if x < 0:
-                    continue
-                _count_one(layout.unigram_ptr, layout.unigram_code, x, y, layout.n_labels, token_weights[t], counts)
-                if t == offsets[n]:
-                    _count_one(layout.start_ptr, layout.start_code, x, y, layout.n_labels, token_weights[t], counts)
-                else:
-                    pair = labels[t - 1] * layout.n_labels + y
-                    _count_one(layout.bigram_ptr, layout.bigram_code, x, pair, layout.n_labels**2,
-                               token_weights[t], counts)  # fmt: skip
-
-
-@kernel
-def _count_one(ptr, code, x, wanted, n_codes, weight, counts):
-    """Codes of a run are sorted, so a slot is found by bisection."""
-    lo, hi = ptr[x], ptr[x + 1]
-    if hi - lo == n_codes:
-        counts[lo + wanted] += weight
+def _count(observations, ptr, codes, n_codes, positions, code, weights, counts) -> None:
+    """Add the weights of the positions to the counts of one family."""
+    columns = carrying_columns(observations, ptr)
+    if not len(columns):
         return
-    base, end = ptr[0], hi
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if code[middle - base] < wanted:
-            lo = middle + 1
-        else:
-            hi = middle
-    if lo < end and code[lo - base] == wanted:
-        counts[lo] += weight
+    order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
+    at = np.where(ptr[1:] > ptr[:-1], ptr[:-1], -1)
+    _add_counts(observations, columns, positions[order], code[order], weights, ptr, codes, at, counts)
+
+
+@kernel
+def _add_counts(observations, columns, positions, code, weights, ptr, codes, at, counts):
+    """counts[slot of (x, code)] += weight, where there is one.
+
+    Positions come by code, and the codes of a run ascend, so `at`, where each run has come to, only moves on;
+    -1 is the end. The sum of one slot is still in the order of positions.
+    """
+    base, full = ptr[0], len(codes) == 0
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        weight = weights[t]
+        for k in columns:
+            x = observations[t, k]
+            if x < 0 or at[x] < 0:
+                continue
+            s = at[x]
+            if full:
+                counts[s + c] += weight
+            elif codes[s - base] == c:
+                counts[s] += weight
+            elif codes[s - base] < c:
+                while s < ptr[x + 1] and codes[s - base] < c:
+                    s += 1
+                at[x] = s if s < ptr[x + 1] else -1
+                if at[x] >= 0 and codes[s - base] == c:
+                    counts[s] += weight

@@ -12,6 +12,7 @@ import numpy as np
 
 from engine import threads
 from engine.arithmetic import add_run
+from engine.counting import carrying_columns, combine, ends, first_places
 from engine.data import Dataset
 from engine.jit import kernel
 from engine.layout import Layout
@@ -44,16 +45,15 @@ class Shared(NamedTuple):
 def find_composites(dataset: Dataset, layout: Layout) -> Composites:
     """Groups of columns, found greedily from the column with most values down."""
     observations = dataset.observations
-    n_positions, n_columns = observations.shape
-    weighs = np.append(np.diff(layout.unigram_ptr) > 0, False)
-    useful = [k for k in range(n_columns) if weighs[observations[:, k]].any()]
+    n_positions = len(observations)
+    useful = carrying_columns(observations, layout.unigram_ptr).tolist()
     limit = n_positions // SHARE
-    small = {}
-    for k in useful:
+
+    def number(k):
         ids = np.zeros(n_positions, np.int32)
-        count = combine(ids, observations[:, k], limit, layout.n_observations + 1)
-        if count:
-            small[k] = (count, ids)
+        return combine(ids, observations[:, k], limit), ids
+
+    small = {k: found for k, found in zip(useful, threads.run(number, useful), strict=True) if found[0]}
     groups, left = [], sorted(small, key=lambda k: -small[k][0])
     while len(left) > 1:
         root, *others = left
@@ -61,53 +61,31 @@ def find_composites(dataset: Dataset, layout: Layout) -> Composites:
         group, bound = [root], int(GROWTH * count) + 64
         for k in others:
             joint = ids.copy()
-            if combine(joint, observations[:, k], min(limit, bound), layout.n_observations + 1):
-                ids, group = joint, [*group, k]
+            found = combine(joint, observations[:, k], min(limit, bound))
+            if found:
+                count, ids, group = found, joint, [*group, k]
         left = [k for k in left if k not in group]
         if len(group) > 1:
-            groups.append((group, ids))
-    grouped = {k for group, _ in groups for k in group}
+            groups.append((group, count, ids))
+    grouped = {k for group, _, _ in groups for k in group}
     columns = np.array([k for k in useful if k not in grouped], np.int64)
+    weighs = np.append(np.diff(layout.unigram_ptr) > 0, False)  # the last entry serves id -1
     return _composites(observations, weighs, columns, groups)
 
 
 def _composites(observations, weighs, columns, groups) -> Composites:
     n_positions, n_columns = observations.shape
     ids, lengths, members, base = np.empty((n_positions, len(groups)), np.int32), [], [], 0
-    for g, (group, codes) in enumerate(groups):
-        distinct, example = np.unique(codes, return_index=True)
-        rows = observations[example][:, group]
+    for g, (group, count, codes) in enumerate(groups):
+        rows = observations[first_places(codes, count)][:, group]
         kept = weighs[rows]
-        ids[:, g] = base + np.searchsorted(distinct, codes)
+        ids[:, g] = base + codes
         lengths.append(kept.sum(axis=1))
         members.append(rows[kept])
-        base += len(distinct)
-    ptr = np.concatenate([[0], np.cumsum(np.concatenate([[0][:0], *lengths]))]).astype(np.int64)
+        base += count
+    ptr = ends(np.concatenate([np.empty(0, np.int64), *lengths]))
     member = np.concatenate([np.empty(0, np.int32), *members]).astype(np.int32)
     return Composites(columns, np.arange(n_columns), ids, ptr, member)
-
-
-@kernel
-def combine(ids, column, limit, n_values):
-    """Number the distinct pairs (ids, column) in order of appearance, into `ids`; 0 when more than `limit`."""
-    size = 16
-    while size < 2 * limit:
-        size *= 2
-    mask = np.uint64(size - 1)
-    keys, numbers = np.full(size, -1, np.int64), np.empty(size, np.int32)
-    count = 0
-    for t in range(len(ids)):
-        key = np.int64(ids[t]) * n_values + column[t] + 1
-        at = (np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20) & mask
-        while keys[at] >= 0 and keys[at] != key:
-            at = (at + np.uint64(1)) & mask
-        if keys[at] < 0:
-            if count >= limit:
-                return 0
-            keys[at], numbers[at] = key, count
-            count += 1
-        ids[t] = numbers[at]
-    return count
 
 
 def share(theta: np.ndarray, layout: Layout, composites: Composites) -> Shared:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.counting import carrying_columns, ends, sort_by
 from engine.data import Dataset, label_rows
 from engine.errors import EspalierError
+from engine.jit import kernel
 
 UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
 KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
@@ -71,7 +73,7 @@ def _assemble(n_labels: int, runs: list[tuple[np.ndarray, np.ndarray]]) -> Layou
     """A layout from (lengths of runs, codes or empty) of the three families."""
     parts, base = [], 0
     for lengths, code in runs:
-        ptr = base + np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        ptr = base + ends(lengths)
         parts += [ptr, np.ascontiguousarray(code, dtype=np.int32)]
         base = int(ptr[-1])
     return Layout(n_labels, base, *parts)
@@ -145,10 +147,41 @@ def _possible(dataset: Dataset, n_labels: int, positions: np.ndarray) -> tuple[n
 
 def _seen_runs(dataset: Dataset, wanted, positions, code, n_codes: int):
     """Distinct (observation, code) at the positions, as lengths per observation and codes."""
-    seen = np.empty(0, np.int64)
-    for column in dataset.observations.T:
-        here = column[positions]
-        keep = here >= 0
-        keep[keep] = wanted[here[keep]] > 0
-        seen = np.union1d(seen, here[keep].astype(np.int64) * n_codes + code[keep])
-    return np.bincount(seen // n_codes, minlength=len(wanted)), seen % n_codes
+    columns = carrying_columns(dataset.observations, ends(wanted > 0))
+    lengths = np.zeros(len(wanted), np.int64)
+    if not len(columns):
+        return lengths, np.empty(0, np.int32)
+    code = code.astype(np.int32)
+    order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
+    visits = dataset.observations, columns, positions[order], code[order]
+    last = np.where(wanted > 0, -1, n_codes).astype(np.int32)
+    _count_codes(*visits, last.copy(), lengths)
+    at = ends(lengths)
+    codes = np.empty(at[-1], np.int32)
+    _put_codes(*visits, last, at, codes)
+    return lengths, codes
+
+
+@kernel
+def _count_codes(observations, columns, positions, code, last, lengths):
+    """The number of distinct codes of each observation. Codes come in ascending order, so `last` tells a new one."""
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        for k in columns:
+            x = observations[t, k]
+            if x >= 0 and last[x] < c:
+                last[x] = c
+                lengths[x] += 1
+
+
+@kernel
+def _put_codes(observations, columns, positions, code, last, at, out):
+    """The same walk: each new code goes where its observation's run has come to."""
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        for k in columns:
+            x = observations[t, k]
+            if x >= 0 and last[x] < c:
+                last[x] = c
+                out[at[x]] = c
+                at[x] += 1

@@ -16,6 +16,7 @@ import numpy as np
 from engine import threads
 from engine.arithmetic import add_products, take_run
 from engine.composites import Composites, hand_on, share
+from engine.counting import ends
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
@@ -45,27 +46,55 @@ class PairSlots(NamedTuple):
 
 def pair_slots(layout: Layout, sets: PairSets) -> PairSlots:
     """Pairs needed by the weights of each set; where they are many all are taken, which is faster."""
-    n_sets, n_pairs = len(sets.ptr) - 1, layout.n_labels**2
-    codes, full = [], np.zeros(n_sets, bool)
-    nothing = np.empty(0, np.int32)
-    for p in range(n_sets):
-        members = sets.observation[sets.ptr[p] : sets.ptr[p + 1]]
-        if any(layout.bigram_ptr[x + 1] - layout.bigram_ptr[x] == n_pairs for x in members):
-            full[p] = True
-            codes.append(nothing)
+    n_sets = len(sets.ptr) - 1
+    full, lengths = np.zeros(n_sets, bool), np.zeros(n_sets, np.int64)
+    _count_pairs(layout, sets.ptr, sets.observation, full, lengths)
+    ptr = ends(lengths)
+    code = np.empty(ptr[-1], np.int32)
+    _put_pairs(layout, sets.ptr, sets.observation, full, ptr, code)
+    return PairSlots(ptr, code, full, ends(np.where(full, padded(layout.n_labels) ** 2, lengths)))
+
+
+@kernel
+def _count_pairs(layout, ptr, member, full, lengths):
+    """Distinct pairs of the members of each set that is not to be full."""
+    bigram_ptr, bigram_code, base = layout.bigram_ptr, layout.bigram_code, layout.bigram_ptr[0]
+    n_pairs = layout.n_labels**2
+    stamp = np.full(n_pairs, -1, np.int64)
+    for p in range(len(full)):
+        count = 0
+        for i in range(ptr[p], ptr[p + 1]):
+            lo, hi = bigram_ptr[member[i]], bigram_ptr[member[i] + 1]
+            if hi - lo == n_pairs or SCALAR_COST * count > n_pairs:
+                count = n_pairs
+                break
+            for s in range(lo, hi):
+                pair = bigram_code[s - base]
+                if stamp[pair] != p:
+                    stamp[pair] = p
+                    count += 1
+        full[p] = SCALAR_COST * count > n_pairs
+        lengths[p] = 0 if full[p] else count
+
+
+@kernel
+def _put_pairs(layout, ptr, member, full, at, code):
+    """The pairs themselves: runs are in ascending order, so are sets of one member; others are sorted."""
+    bigram_ptr, bigram_code, base = layout.bigram_ptr, layout.bigram_code, layout.bigram_ptr[0]
+    stamp = np.full(layout.n_labels**2, -1, np.int64)
+    for p in range(len(full)):
+        if full[p]:
             continue
-        runs = [layout.run_codes("bigram", x) for x in members]
-        needed = np.unique(np.concatenate(runs)) if runs else nothing
-        full[p] = SCALAR_COST * len(needed) > n_pairs
-        codes.append(nothing if full[p] else needed)
-    lengths = np.array([len(code) for code in codes], np.int64)
-    flat = np.concatenate(codes) if codes else nothing
-    sums = np.where(full, padded(layout.n_labels) ** 2, lengths)
-    return PairSlots(_ends(lengths), flat.astype(np.int32), full, _ends(sums))
-
-
-def _ends(lengths: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        n = at[p]
+        for i in range(ptr[p], ptr[p + 1]):
+            for s in range(bigram_ptr[member[i]], bigram_ptr[member[i] + 1]):
+                pair = bigram_code[s - base]
+                if stamp[pair] != p:
+                    stamp[pair] = p
+                    code[n] = pair
+                    n += 1
+        if ptr[p + 1] - ptr[p] > 1:
+            code[at[p] : n].sort()
 
 
 class Plan(NamedTuple):
@@ -85,11 +114,16 @@ def make_plan(dataset, layout: Layout, slots: PairSlots, composites: Composites,
     total = composites_at + (len(composites.ptr) - 1) * width
     touched = np.zeros((len(chunks), -(-total // PAGE)), bool)
     touched[:, pairs_at // PAGE : -(-composites_at // PAGE)] = True
-    for c, (lo, hi) in enumerate(chunks):
+
+    def piece(c):
+        lo, hi = chunks[c]
         positions = np.arange(dataset.offsets[lo], dataset.offsets[hi])
         _touch(layout.unigram_ptr, dataset.observations, positions, composites.columns, touched[c])
-        _touch(layout.start_ptr, dataset.observations, dataset.offsets[lo:hi], composites.every_column, touched[c])
+        if layout.start_ptr[-1] > layout.start_ptr[0]:
+            _touch(layout.start_ptr, dataset.observations, dataset.offsets[lo:hi], composites.every_column, touched[c])
         _touch_rows(composites.ids, positions, composites_at, width, touched[c])
+
+    threads.run(piece, range(len(chunks)))
     return Plan(slots, composites, pairs_at, composites_at, total, touched)
 
 

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.counting import ends, sort_by
 from engine.index import PairSets
+from engine.jit import kernel
 
 BATCH_BYTES = 1 << 18  # of one array of a batch's rows; three of them share the second-level cache
 
@@ -37,70 +39,85 @@ class Schedule(NamedTuple):
 
 def make_schedule(offsets: np.ndarray, sets: PairSets, chunks: list[tuple[int, int]], width: int) -> Schedule:
     """The schedule of the runs of sequences `chunks`, for rows of `width` numbers."""
-    lengths = np.diff(offsets)
     limit = max(1, BATCH_BYTES // (8 * width))
-    order, sizes, counts = [], [], []
-    for lo, hi in chunks:
-        mine = np.arange(lo, hi)
-        order.append(mine)
-        found = _cut(lengths[mine], limit)
-        sizes += found
-        counts.append(len(found))
-    sequences = np.concatenate(order) if order else np.empty(0, np.int64)
-    batch_sequences = _ends(sizes)
-    batch_of = np.repeat(np.arange(len(sizes)), sizes)
-    length = lengths[sequences]
-    total = int(length.sum())
-    first = np.concatenate([[0], np.cumsum(length)])[:-1]
-    step = np.arange(total) - np.repeat(first, length)
-    position = np.repeat(offsets[sequences], length) + step
-    batch = np.repeat(batch_of, length)
+    sequences = np.concatenate([np.empty(0, np.int32), *(np.arange(lo, hi, dtype=np.int32) for lo, hi in chunks)])
+    chunk_sequences = ends([hi - lo for lo, hi in chunks])
+    batch_sequences, chunk_batches = _cut(np.diff(offsets)[sequences], chunk_sequences, limit)
+    batch_rows = ends(np.diff(offsets)[sequences])[batch_sequences]
+    n_batches, n_sets, total = len(batch_rows) - 1, len(sets.ptr) - 1, int(batch_rows[-1])
+    position, step, batch = np.empty((3, total), np.int32)
+    longest = _unroll(offsets, sequences, batch_sequences, position, step, batch)
     which = sets.of_position[position]
-    batch_rows = _ends(np.bincount(batch, minlength=len(sizes)))
-    lockstep = np.lexsort((which, step, batch))
-    rank = np.empty(total, np.int64)
-    rank[lockstep] = np.arange(total)
-    local = rank - batch_rows[batch]
-    row = np.empty(total, np.int32)
-    row[position] = local
-    before = np.full(total, -1, np.int32)
-    inner = np.flatnonzero(step > 0)
-    before[rank[inner]] = local[inner - 1]
-    groups = _runs(batch[lockstep], step[lockstep], which[lockstep])
-    by_set = np.lexsort((local, which, batch))
-    runs = _runs(batch[by_set], which[by_set])
+    lockstep = sort_by(which + 1, n_sets + 1, np.arange(total, dtype=np.int32))
+    lockstep = sort_by(batch, n_batches, sort_by(step, longest, lockstep))
+    row, before = np.empty(total, np.int32), np.full(total, -1, np.int32)
+    local = _number_rows(position, step, batch, batch_rows, lockstep, row, before)
+    groups = _runs(batch, step, which, lockstep)
+    by_set = sort_by(batch, n_batches, sort_by(which + 1, n_sets + 1, lockstep))
+    runs = _runs(batch, batch, which, by_set)
+    first, last = lockstep[groups[:-1]], lockstep[groups[1:] - 1]
+    run = by_set[runs[:-1]]
     return Schedule(
-        row, sequences.astype(np.int32), batch_sequences,
-        _ends(np.bincount(batch[lockstep[groups[:-1]]], minlength=len(sizes))),
-        local[lockstep[groups[:-1]]], local[lockstep[groups[1:] - 1]] + 1, which[lockstep[groups[:-1]]],
-        before, batch_rows, local[by_set].astype(np.int32),
-        _ends(np.bincount(batch[by_set[runs[:-1]]], minlength=len(sizes))),
-        runs[1:] - batch_rows[batch[by_set[runs[:-1]]]], which[by_set[runs[:-1]]],
-        _ends(counts), int(np.diff(batch_rows).max(initial=0)),
+        row, sequences, batch_sequences, ends(np.bincount(batch[first], minlength=n_batches)),
+        local[first].astype(np.int64), local[last] + np.int64(1), which[first], before, batch_rows, local[by_set],
+        ends(np.bincount(batch[run], minlength=n_batches)), runs[1:] - batch_rows[batch[run]], which[run],
+        chunk_batches, int(np.diff(batch_rows).max(initial=0)),
     )  # fmt: skip
 
 
-def _ends(counts) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+@kernel
+def _cut(lengths, chunk_sequences, limit):
+    """(batch_sequences, chunk_batches): batches of consecutive sequences of a chunk with up to `limit` positions."""
+    batch, chunk = np.zeros(len(lengths) + 1, np.int64), np.zeros(len(chunk_sequences), np.int64)
+    count = 0
+    for c in range(len(chunk_sequences) - 1):
+        rows = limit
+        for m in range(chunk_sequences[c], chunk_sequences[c + 1]):
+            if rows + lengths[m] > limit:
+                count += 1
+                rows = 0
+            rows += lengths[m]
+            batch[count] = m + 1
+        chunk[c + 1] = count
+    return batch[: count + 1].copy(), chunk
 
 
-def _cut(lengths: np.ndarray, limit: int) -> list[int]:
-    """Numbers of consecutive sequences whose positions fill one batch each."""
-    sizes, rows = [], limit
-    for length in lengths.tolist():
-        if rows + length > limit:
-            sizes.append(0)
-            rows = 0
-        sizes[-1] += 1
-        rows += length
-    return sizes
+@kernel
+def _unroll(offsets, sequences, batch_sequences, position, step, batch):
+    """Position, step and batch of each row, sequence by sequence; the number of steps of the longest sequence."""
+    i, longest = 0, 0
+    for b in range(len(batch_sequences) - 1):
+        for m in range(batch_sequences[b], batch_sequences[b + 1]):
+            first, end = offsets[sequences[m]], offsets[sequences[m] + 1]
+            longest = max(longest, end - first)
+            for t in range(first, end):
+                position[i], step[i], batch[i] = t, t - first, b
+                i += 1
+    return longest
 
 
-def _runs(*keys: np.ndarray) -> np.ndarray:
-    """Bounds of the runs of equal keys, from 0 to the length."""
-    if not len(keys[0]):
-        return np.zeros(1, np.int64)
-    change = np.zeros(len(keys[0]), bool)
-    for key in keys:
-        change[1:] |= key[1:] != key[:-1]
-    return np.concatenate([[0], np.flatnonzero(change), [len(change)]])
+@kernel
+def _number_rows(position, step, batch, batch_rows, lockstep, row, before):
+    """Rows in lockstep: of each position into `row`, of the one before it into `before`; returned in unrolled order."""
+    local = np.empty(len(lockstep), np.int32)
+    for r in range(len(lockstep)):
+        i = lockstep[r]
+        local[i] = r - batch_rows[batch[i]]
+        row[position[i]] = local[i]
+    for r in range(len(lockstep)):
+        i = lockstep[r]
+        if step[i] > 0:
+            before[r] = local[i - 1]
+    return local
+
+
+@kernel
+def _runs(first, second, third, order):
+    """Bounds of the runs of equal keys in this order, from 0 to the length."""
+    out, count = np.zeros(len(order) + 1, np.int64), 0
+    for r in range(1, len(order) + 1):
+        i, j = order[r - 1], order[min(r, len(order) - 1)]
+        if r == len(order) or first[i] != first[j] or second[i] != second[j] or third[i] != third[j]:
+            count += 1
+            out[count] = r
+    return out[: count + 1].copy()
