@@ -9,7 +9,7 @@ import numpy as np
 
 from engine import threads
 from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
-from engine.forward_backward import log_forward, log_sum
+from engine.logarithms import log_forward, log_sum
 from engine.index import Inverse, invert
 from engine.jit import kernel
 from engine.posteriors import all_log_partitions

@@ -5,15 +5,15 @@ from functools import cached_property
 
 import numpy as np
 
-from engine import expectations, threads
 from engine.composites import Composites, find_composites
 from engine.counting import carrying_columns, ends, sort_by
 from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
+from engine.expectations import Gathering, gather, make_gathering
 from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
 from engine.partial import partial_labels, silent
-from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
+from engine.posteriors import all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
 from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
 from engine.schedule import Schedule, make_schedule
 from engine.scores import density, make_factors, padded
@@ -76,25 +76,14 @@ class ChainObjective:
         return order._replace(entry=member_of[order.entry])
 
     @cached_property
-    def is_first(self) -> np.ndarray:
-        first = np.zeros(len(self.dataset.labels), bool)
-        first[self.dataset.offsets[:-1]] = True
-        return first
-
-    @cached_property
-    def piece_ptr(self) -> np.ndarray:
-        """Pieces of the positions of each set."""
-        return ends(-(-np.diff(self.positions_of_set.ptr) // expectations.PIECE))
-
-    @cached_property
-    def observation_runs(self) -> list[tuple[int, int]]:
-        return balanced(np.diff(self.positions.ptr))
+    def gathering(self) -> Gathering:
+        return make_gathering(self.dataset, self.layout, self.composites)
 
     def value(self, theta: np.ndarray) -> float:
         """The loss alone: forward recursion only."""
         check_theta(theta, self.layout)
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        value = self._loss(theta, all_log_partitions(theta, self.dataset, self.layout, self.sets, factors))
+        value = self._loss(theta, self._log_partitions(theta, factors))
         for term in self.terms:
             value += term.value(theta)
         return value
@@ -102,10 +91,9 @@ class ChainObjective:
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
         check_theta(theta, self.layout)
-        factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        gradient = np.negative(self.observed)
         with self._lock:
-            log_z = (self._scatter if self.scattered else self._gather)(theta, factors, gradient)
+            gradient, log_z = self._expected(theta)
+            gradient -= self.observed
             value = self._loss(theta, log_z)
             for term in self.terms:
                 value += term.add_gradient(theta, gradient)
@@ -120,64 +108,42 @@ class ChainObjective:
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
 
-    def _scatter(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
+    def _log_partitions(self, theta: np.ndarray, factors) -> np.ndarray:
+        return all_log_partitions(
+            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites
+        )
+
+    def _expected(self, theta: np.ndarray, squared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """(expected counts, log Z) at theta; of p^2 in place of p when `squared`."""
+        factors = make_factors(theta, self.layout, self.sets, self.sparse)
+        return (self._scatter if self.scattered else self._gather)(theta, factors, squared)
+
+    def _scatter(self, theta: np.ndarray, factors, squared: bool):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
         if self._rows is None:
-            self._rows = np.empty((len(self.schedule.chunk_batches) - 1, self.plan.total))
+            self._rows = np.empty((len(self.chunks), self.plan.total))
         data, layout, sets = self.dataset, self.layout, self.sets
-        expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, self._rows)
-        gradient += expected
+        expected, log_z = scattered_sums(
+            theta, data, layout, sets, factors, self.plan, self.schedule, self._rows, squared
+        )
         for n in np.flatnonzero(np.isnan(log_z)):
             lo, hi = data.offsets[n], data.offsets[n + 1]
             alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
-            log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, gradient)
-            add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, gradient)
-        return log_z
+            log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, expected)
+            add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, expected)
+        return expected, log_z
 
-    def _gather(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
+    def _gather(self, theta: np.ndarray, factors, squared: bool):
         """Posteriors of all positions, then by observation."""
         if self._rows is None:
             self._rows = posterior_rows(self.dataset, self.layout)
-        alpha, v, gamma, log_z = posteriors(theta, self.dataset, self.layout, self.sets, factors, self._rows, gradient)
-        self._unigrams(gamma, gradient)
-        self._bigrams(factors, alpha, v, gradient)
-        return log_z
-
-    def _unigrams(self, gamma, gradient) -> None:
-        def piece(run):
-            expectations.gather_unigrams(self.layout, self.positions, gamma, self.is_first, *run, gradient)
-
-        threads.run(piece, self.observation_runs)
-
-    def _bigrams(self, factors, alpha, v, gradient) -> None:
-        n_sets, n_labels = len(self.sets.ptr) - 1, self.layout.n_labels
-        partial = np.empty((int(self.piece_ptr[-1]), n_labels, n_labels))
-        expected = np.empty((n_sets, n_labels, n_labels))
-
-        def piece(run):
-            for p in range(*run):
-                entries = self.positions_of_set.entry[self.positions_of_set.ptr[p] : self.positions_of_set.ptr[p + 1]]
-                for k in range(self.piece_ptr[p], self.piece_ptr[p + 1]):
-                    lo = (k - self.piece_ptr[p]) * expectations.PIECE
-                    expectations.multiply_piece(entries[lo : lo + expectations.PIECE], alpha, v, partial[k])
-
-        threads.run(piece, balanced(np.diff(self.positions_of_set.ptr)))
-        threads.run(
-            lambda run: expectations.finish_sets(factors, self.piece_ptr, partial, *run, expected),
-            threads.ranges(n_sets, PIECES) if n_sets else [],
-        )
-        threads.run(
-            lambda run: expectations.gather_bigrams(self.layout, self.sets_of, expected, *run, gradient),
-            self.observation_runs,
-        )
-
-
-def ordinary(dataset: Dataset) -> Dataset:
-    """The data set whose ordinary loss is the part that needs no terms: weights w_n tau_1, 0 where nothing is known."""
-    weights = first_weights(dataset)
-    if dataset.labels.min(initial=0) < 0:
-        weights = np.where(silent(dataset), 0.0, weights)
-    return dataset._replace(weights=weights, token_weights=NO_TOKEN_WEIGHTS)
+        expected = np.zeros(self.size)
+        alpha, v, gamma, log_z = posteriors(
+            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, self._rows,
+            expected, squared,
+        )  # fmt: skip
+        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, alpha, v, gamma, squared, expected)
+        return expected, log_z
 
 
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:

@@ -73,6 +73,13 @@ def find_composites(dataset: Dataset, layout: Layout) -> Composites:
     return _composites(observations, weighs, columns, groups)
 
 
+def no_composites(dataset: Dataset) -> Composites:
+    """Every column by itself: best where the data are looked at once."""
+    columns = np.arange(dataset.observations.shape[1])
+    ids = np.empty((len(dataset.observations), 0), np.int32)
+    return Composites(columns, columns, ids, np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
 def _composites(observations, weighs, columns, groups) -> Composites:
     n_positions, n_columns = observations.shape
     ids, lengths, members, base = np.empty((n_positions, len(groups)), np.int32), [], [], 0

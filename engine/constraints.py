@@ -13,7 +13,7 @@ import numpy as np
 from engine import threads
 from engine.data import Dataset, label_rows
 from engine.errors import EspalierError
-from engine.forward_backward import log_sum
+from engine.logarithms import log_sum
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout

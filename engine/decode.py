@@ -9,6 +9,7 @@ import numpy as np
 
 from engine import constraints, threads
 from engine.arithmetic import add_runs
+from engine.composites import no_composites
 from engine.constraints import Transitions, make_constraints, unrestricted
 from engine.data import Dataset
 from engine.errors import EspalierError
@@ -16,7 +17,7 @@ from engine.index import PairSets, check_labels, check_observations, check_theta
 from engine.jit import kernel
 from engine.layout import Layout
 from engine.nbest import NBest, best_labellings
-from engine.posteriors import all_log_partitions, balanced, posterior_rows, posteriors
+from engine.posteriors import all_log_partitions, balanced, in_lockstep, posterior_rows, posteriors
 from engine.scores import density, make_factors, pair_scores, position_scores
 
 PAIR_BYTES = 1 << 30  # what the marginals of all pairs may take unless the caller says more
@@ -31,7 +32,8 @@ def log_partition(
     restriction = make_constraints(dataset, layout, allowed, transitions)
     if restriction is not None:
         return constraints.run(theta, dataset, layout, sets, restriction)
-    return all_log_partitions(theta, dataset, layout, sets, make_factors(theta, layout, sets, sparse))
+    factors, schedule = make_factors(theta, layout, sets, sparse), in_lockstep(dataset, layout, sets)
+    return all_log_partitions(theta, dataset, layout, sets, factors, schedule, no_composites(dataset))
 
 
 def _sets(dataset: Dataset, layout: Layout, theta: np.ndarray) -> PairSets:
@@ -81,7 +83,9 @@ def marginals(
         return gamma
     plain = dataset._replace(weights=np.ones(len(dataset.weights)))
     factors = make_factors(theta, layout, sets, sparse)
-    return posteriors(theta, plain, layout, sets, factors, posterior_rows(plain, layout))[2]
+    rows, schedule = posterior_rows(plain, layout), in_lockstep(plain, layout, sets)
+    gamma = posteriors(theta, plain, layout, sets, factors, schedule, no_composites(plain), rows)[2]
+    return np.ascontiguousarray(gamma[:, : layout.n_labels])
 
 
 def pair_marginals(

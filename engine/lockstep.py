@@ -1,8 +1,14 @@
 """Forward-backward of a batch of sequences in lockstep (SBCD 7-9), scaled in the linear domain.
 
-The recursions of `forward_backward`, for many sequences at once in the order of a
-`Schedule`. Rows are W numbers wide; those beyond Y are zero. Passed backward is the
-sequence's weight, so gamma and v come out weighted.
+Notation of one sequence, positions t = 0..T-1, labels y:
+    e_t(y)     = exp(u_t(y) - max u_t), u the position scores
+    alpha_t(y) = e_t(y) * sum_y' alpha_{t-1}(y') E_t(y', y) / c_t, scaled to sum to 1
+    beta_t(y') = sum_y E_{t+1}(y', y) v_{t+1}(y),  v_t(y) = e_t(y) beta_t(y) / c_t
+so that gamma_t = alpha_t * beta_t are the marginals and alpha_{t-1}(y') E_t(y', y) v_t(y)
+the pairwise ones. The last beta is the sequence's weight, so gamma and v come out weighted.
+Sequences advance together in the order of a `Schedule`; rows are W numbers wide and zero
+beyond Y. A sequence with a step too wide for scaling gets log Z = NaN and goes to logarithms.
+Cost: Y^2 a position where the factor is dense, else the number of its entries.
 """
 
 from typing import NamedTuple
@@ -197,3 +203,18 @@ def backward_batch(offsets, weights, factors, schedule, b, work, log_z):
             for r in range(lo, hi):
                 pass_sparse(n_labels, first_entry[p], last_entry[p], j_of, i_of, entry, v, r, gamma,
                             before[base + r])  # fmt: skip
+
+
+@kernel
+def square_batch(offsets, weights, schedule, b, work):
+    """alpha^2, v^2 / w and gamma^2 / w, of which p^2 is made as p is of alpha, v and gamma."""
+    sequences, row, alpha, v, gamma = schedule.sequences, schedule.row, work.alpha, work.v, work.gamma
+    for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
+        n = sequences[m]
+        inverse = 1.0 / weights[n] if weights[n] > 0.0 else 0.0
+        for t in range(offsets[n], offsets[n + 1]):
+            r = row[t]
+            for y in range(alpha.shape[1]):
+                alpha[r, y] *= alpha[r, y]
+                v[r, y] *= v[r, y] * inverse
+                gamma[r, y] *= gamma[r, y] * inverse

@@ -20,7 +20,7 @@ from engine.counting import ends
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
-from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch
+from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch, square_batch
 from engine.schedule import Schedule
 from engine.scores import padded
 
@@ -172,21 +172,6 @@ def scatter_chunk(
             square_batch(offsets, weights, schedule, b, work)
         _scatter_unigrams(layout, observations, offsets, shared, schedule, b, composites_at, work, out)
         _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out)
-
-
-@kernel
-def square_batch(offsets, weights, schedule, b, work):
-    """alpha^2, v^2 / w and gamma^2 / w, of which p^2 is made as p is of alpha, v and gamma."""
-    sequences, row, alpha, v, gamma = schedule.sequences, schedule.row, work.alpha, work.v, work.gamma
-    for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
-        n = sequences[m]
-        inverse = 1.0 / weights[n] if weights[n] > 0.0 else 0.0
-        for t in range(offsets[n], offsets[n + 1]):
-            r = row[t]
-            for y in range(alpha.shape[1]):
-                alpha[r, y] *= alpha[r, y]
-                v[r, y] *= v[r, y] * inverse
-                gamma[r, y] *= gamma[r, y] * inverse
 
 
 @kernel

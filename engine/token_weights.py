@@ -25,7 +25,7 @@ import numpy as np
 from engine import threads
 from engine.data import Dataset, any_in_sequence, select
 from engine.errors import EspalierError
-from engine.forward_backward import log_sum
+from engine.logarithms import log_sum
 from engine.index import pair_sets
 from engine.jit import kernel
 from engine.layout import Layout
