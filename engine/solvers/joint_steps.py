@@ -17,7 +17,7 @@ MOST = 6  # joint steps after one sweep
 SHARE = 0.1  # of the sweep's gain that a joint step must bring for another one to be tried
 DECREASE = 1e-4  # Armijo's constant
 TRIALS, SHRINK = 5, 0.3
-SOFTEST = 1e-3  # added to second derivatives
+SOFTEST = 1.0  # added to second derivatives: that of a rare weight says little about where it ends
 
 
 class JointSteps:
