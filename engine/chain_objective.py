@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from engine.composites import Composites, find_composites
-from engine.counting import carrying_columns, ends, sort_by
+from engine.counting import carrying_columns, sort_by
 from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
 from engine.expectations import Gathering, gather, make_gathering
 from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
@@ -109,9 +109,7 @@ class ChainObjective:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
 
     def _log_partitions(self, theta: np.ndarray, factors) -> np.ndarray:
-        return all_log_partitions(
-            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites
-        )
+        return all_log_partitions(theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites)
 
     def _expected(self, theta: np.ndarray, squared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """(expected counts, log Z) at theta; of p^2 in place of p when `squared`."""
@@ -138,12 +136,20 @@ class ChainObjective:
         if self._rows is None:
             self._rows = posterior_rows(self.dataset, self.layout)
         expected = np.zeros(self.size)
-        alpha, v, gamma, log_z = posteriors(
+        *posterior, log_z = posteriors(
             theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, self._rows,
             expected, squared,
         )  # fmt: skip
-        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, alpha, v, gamma, squared, expected)
+        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, squared, expected)
         return expected, log_z
+
+
+def ordinary(dataset: Dataset) -> Dataset:
+    """The data set whose ordinary loss is the part that needs no terms: weights w_n tau_1, 0 where nothing is known."""
+    weights = first_weights(dataset)
+    if dataset.labels.min(initial=0) < 0:
+        weights = np.where(silent(dataset), 0.0, weights)
+    return dataset._replace(weights=weights, token_weights=NO_TOKEN_WEIGHTS)
 
 
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:

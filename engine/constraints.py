@@ -13,10 +13,10 @@ import numpy as np
 from engine import threads
 from engine.data import Dataset, label_rows
 from engine.errors import EspalierError
-from engine.logarithms import log_sum
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
+from engine.logarithms import log_sum
 from engine.posteriors import balanced
 from engine.scores import pair_scores, position_scores
 

@@ -56,9 +56,7 @@ def gather(
     """Add all expectations to `expected` [size], from the posteriors of all positions."""
     n_labels, nothing = layout.n_labels, Inverse(np.zeros(layout.n_observations + 1, np.int64), np.empty(0, np.int32))
     shared = np.empty((len(where.positions_of_combination.ptr) - 1, gamma.shape[1]))
-    threads.run(
-        lambda run: sum_rows(*where.positions_of_combination, gamma, *run, shared), where.combination_runs
-    )
+    threads.run(lambda run: sum_rows(*where.positions_of_combination, gamma, *run, shared), where.combination_runs)
     threads.run(
         lambda run: gather_runs(layout.unigram_ptr, layout.unigram_code, n_labels, where.positions, gamma,
                                 where.combinations, shared, *run, expected),

@@ -5,11 +5,11 @@ import numpy as np
 from engine import threads
 from engine.composites import Composites, share
 from engine.data import Dataset
-from engine.logarithms import log_backward, log_forward
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
 from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch, square_batch
+from engine.logarithms import log_backward, log_forward
 from engine.schedule import Schedule, make_schedule
 from engine.scores import Factors, padded
 

@@ -159,9 +159,7 @@ def make_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str 
         lambda piece: _summarise(theta, layout.bigram_ptr, *piece, count, lowest, highest),
         threads.ranges(layout.n_observations, 16) if n_sets else [],
     )
-    threads.run(
-        lambda piece: _choose(sets, n_labels**2, share, count, lowest, highest, *piece, thin, room), pieces
-    )
+    threads.run(lambda piece: _choose(sets, n_labels**2, share, count, lowest, highest, *piece, thin, room), pieces)
     slot = np.where(thin, -1, np.cumsum(~thin) - 1).astype(np.int32)
     end = np.cumsum(room)
     entries, matrices = int(room.sum()), (int((~thin).sum()), padded(n_labels), padded(n_labels))

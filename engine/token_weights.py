@@ -25,10 +25,10 @@ import numpy as np
 from engine import threads
 from engine.data import Dataset, any_in_sequence, select
 from engine.errors import EspalierError
-from engine.logarithms import log_sum
 from engine.index import pair_sets
 from engine.jit import kernel
 from engine.layout import Layout
+from engine.logarithms import log_sum
 from engine.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
 from engine.steps import NO_GRADIENT, Chunks, add_pair_counts, add_pairs, add_unigram_counts, message
 from engine.vectors import dot

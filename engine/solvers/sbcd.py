@@ -1,35 +1,53 @@
 """Sparse blockwise coordinate descent (SBCD algorithm 2).
 
-One block holds all weights of one observation value. A block is moved to the minimiser
-of its quadratic model (13)-(14) with the diagonal second derivative (16) times a factor;
-the factor grows until the objective does not rise and shrinks again when steps succeed,
-which replaces the fixed scaling of THESIS 7.4. Blocks that are zero and stay zero are
-left out of later sweeps; before stopping, the optimality conditions of all weights are
-checked by one full gradient and violated blocks come back.
+One block holds all weights of one observation value. A visit steps to the minimiser of the
+quadratic model (13)-(14) with the diagonal second derivative (16) times a factor, within a box.
+The factor follows the curvature that the last step met, and grows where the objective would
+rise, which replaces the fixed scaling of THESIS 7.4; it is kept from sweep to sweep. A visit
+looks at the weights that are not zero or that violated the optimality conditions before the sweep;
+blocks without such a weight are left out. The full gradient after a sweep brings them back.
+
+Two kinds of move that single blocks are bad at are made explicitly. The labels' weights of an
+observation may all be shifted by a constant that the loss does not see (`balance`). And blocks that
+meet in one sequence are coupled, so after a sweep the weights that it left non-zero take a few
+joint steps (`JointSteps`); they only ever lower the objective and never touch a zero.
 """
 
 import numpy as np
 
+from engine.block_kernels import evaluate_piece, renew_rows, renew_sets
 from engine.blocks import Blocks
+from engine.jit import kernel
 from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet, soft_threshold
+from engine.penalty import ElasticNet
+from engine.solvers.joint_steps import JointSteps
 from engine.solvers.record import record
 
-SMALLEST, LARGEST = 1.0, 2.0**30  # bounds of the factor on the second derivative
+SMALLEST, LARGEST = 0.05, 2.0**30  # bounds of the factor on the second derivative
+FIRST_FACTOR = 2.0
+FARTHEST = 3.0  # that one step moves one weight; the quadratic model means nothing further away
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something
+STEPS, TRIALS = 2, 24  # accepted steps and trials of one visit at most
+ENOUGH = 0.1  # a step that gains less than this share of the visit's gain is its last
+NOISE = 1e-11  # share of the loss below which a difference tells nothing about curvature
 
 
 def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    blocks = Blocks(objective, theta)
-    factor = np.full(blocks.count, 2.0)
+    blocks, joint = Blocks(objective, theta), JointSteps(objective, penalty)
+    factor, curvature = np.full(blocks.count, FIRST_FACTOR), np.zeros(len(theta))
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
     reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
     while reason is None:
-        chosen = _candidates(blocks, penalty, theta, gradient)
-        moved = sum([_update(blocks, x, penalty, factor) for x in np.flatnonzero(chosen)])
+        before = loss + penalty.value(theta)
+        live = (theta != 0.0) | (penalty.pseudo_gradient(theta, gradient) != 0.0)
+        moved = _sweep(blocks, live, penalty, factor, curvature)
         loss, gradient = objective.value_and_gradient(theta)
-        evaluations += 1
+        gain = before - loss - penalty.value(theta)
+        loss, gradient, used = joint.run(theta, loss, gradient, curvature, gain)
+        if used:
+            blocks.restart()
+        evaluations += 1 + used
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
         if reason is None and not moved:
@@ -37,41 +55,216 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) ->
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 
-def _candidates(blocks: Blocks, penalty: ElasticNet, theta, gradient) -> np.ndarray:
-    """Blocks that hold a weight, or that violate the optimality conditions at zero."""
-    layout = blocks.objective.layout
-    live = ((theta != 0.0) | (np.abs(penalty.pseudo_gradient(theta, gradient)) > 0.0)).astype(np.int64)
+def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature) -> bool:
+    """Visit the blocks that hold a live weight, the frequent ones first; True when one moved."""
     total = np.concatenate([[0], np.cumsum(live)])
+    layout, index = blocks.layout, blocks.index
     runs = (layout.unigram_ptr, layout.start_ptr, layout.bigram_ptr)
-    return sum(total[ptr[1:]] - total[ptr[:-1]] for ptr in runs) > 0
+    chosen = np.flatnonzero(sum(total[ptr[1:]] - total[ptr[:-1]] for ptr in runs))
+    chosen = chosen[np.argsort(index.ptr[chosen] - index.ptr[chosen + 1], kind="stable")]
+    pieces = np.diff(index.piece_ptr)[chosen]
+    moved = False
+    for x in chosen[pieces > 1]:
+        moved |= _visit_large(blocks, x, live, penalty, factor, curvature)
+    for x in chosen[pieces == 0]:
+        moved |= _forget(blocks, x, penalty)
+    small = chosen[pieces == 1]
+    return moved | _visit_small(
+        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.share, blocks.objective.observed,
+        live, small, penalty.rho1, penalty.rho2, factor, curvature,
+    )  # fmt: skip
 
 
-def _update(blocks: Blocks, x: int, penalty: ElasticNet, factor: np.ndarray) -> bool:
-    """Move block x; True when it moved."""
-    slots = blocks.slots(x)
-    before = blocks.theta[slots]
-    if not len(blocks.members(x)):
-        return _forget(blocks, slots, penalty)
-    first, second = blocks.derivatives(x, slots)
-    second = np.maximum(second, FLOOR)
-    while factor[x] <= LARGEST:
-        curvature = factor[x] * second
-        after = soft_threshold(curvature * before - first, penalty.rho1) / (curvature + penalty.rho2)
-        if np.array_equal(after, before):
-            return False
-        change = blocks.move(x, slots, after) + penalty.value(after) - penalty.value(before)
-        if change <= 0.0:
-            factor[x] = max(SMALLEST, 0.5 * factor[x])
-            return True
-        blocks.undo()
-        factor[x] *= 4.0
-    factor[x] = 2.0
-    return False
-
-
-def _forget(blocks: Blocks, slots: np.ndarray, penalty: ElasticNet) -> bool:
+def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
     """An observation that occurs nowhere has only its penalty: its weights are best at zero."""
+    slots = blocks.slots(x)
     held = bool(np.any(blocks.theta[slots])) and (penalty.rho1 > 0 or penalty.rho2 > 0)
     if held:
         blocks.theta[slots] = 0.0
     return held
+
+
+def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature) -> bool:
+    """Visit a block of several pieces, which are evaluated on the pool of threads."""
+    theta, layout, observed = blocks.theta, blocks.layout, blocks.objective.observed
+    rho1, rho2, nothing = penalty.rho1, penalty.rho2, np.empty(0, np.int32)
+    moved = shifted = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
+    if shifted:
+        blocks.refresh(x)
+    slot, at, code = live_slots(theta, layout, live, x)
+    base, gained, steps = theta[slot], 0.0, 0
+    loss, first, second = blocks.evaluate(x, code, shifted)
+    for _ in range(TRIALS):
+        if not propose(theta, slot, at, base, first, second, observed, factor[x], rho1, rho2):
+            break
+        blocks.refresh(x)
+        new_loss = blocks.evaluate(x, nothing, True, False)[0]
+        change, factor[x] = judge(theta, slot, at, base, first, second, observed, loss, new_loss, factor[x], rho1, rho2)
+        if not change <= 0.0:
+            continue
+        loss, base, moved = new_loss, theta[slot], True
+        gained, steps = gained + change, steps + 1
+        if steps == STEPS or change > ENOUGH * gained:
+            break
+        loss, first, second = blocks.evaluate(x, code, False)
+    curvature[slot] = second[at]
+    if not np.array_equal(theta[slot], base):
+        theta[slot] = base
+        blocks.refresh(x)
+        blocks.evaluate(x, nothing, True, False)
+    return bool(moved)
+
+
+@kernel
+def _visit_small(theta, layout, data, sets, index, state, share, observed, live, chosen, rho1, rho2, factor, curvature):
+    """The same for blocks of one piece, one after the other without leaving compiled code."""
+    nothing, none = np.empty(0, np.int32), np.empty(0)
+    anything = False
+    for x in chosen:
+        rows = index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]]
+        members = index.sets[index.sets_ptr[x] : index.sets_ptr[x + 1]]
+        piece = index.piece_ptr[x]
+        moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
+        if moved:
+            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
+        slot, at, code = live_slots(theta, layout, live, x)
+        base, gained, steps = theta[slot], 0.0, 0
+        derive, dirty = True, moved
+        loss = 0.0
+        first, second = np.zeros(2 * layout.n_labels + len(code)), np.zeros(2 * layout.n_labels + len(code))
+        for _ in range(TRIALS):
+            if derive:
+                first[:] = 0.0
+                second[:] = 0.0
+                loss = evaluate_piece(theta, layout, data, sets, index, state, piece, code, dirty, True, first, second)
+                derive = False
+            dirty = propose(theta, slot, at, base, first, second, observed, factor[x], rho1, rho2)
+            if not dirty:
+                break
+            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
+            renew_sets(theta, layout, sets, state, share, members)
+            new_loss = evaluate_piece(theta, layout, data, sets, index, state, piece, nothing, True, False, none, none)
+            change, factor[x] = judge(
+                theta, slot, at, base, first, second, observed, loss, new_loss, factor[x], rho1, rho2
+            )
+            if not change <= 0.0:
+                continue
+            base, moved, dirty = theta[slot], True, False
+            gained, steps, derive = gained + change, steps + 1, True
+            if steps == STEPS or change > ENOUGH * gained:
+                break
+        for k in range(len(slot)):
+            curvature[slot[k]] = second[at[k]]
+        if dirty:
+            theta[slot] = base
+            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
+            renew_sets(theta, layout, sets, state, share, members)
+            evaluate_piece(theta, layout, data, sets, index, state, piece, nothing, True, False, none, none)
+        anything = anything or moved
+    return anything
+
+
+@kernel
+def live_slots(theta, layout, live, x):
+    """The live slots of block x, where each lies in [Y labels | Y labels at a start | pairs], and the pairs."""
+    n_labels = layout.n_labels
+    size, pairs = 0, 0
+    for ptr in (layout.unigram_ptr, layout.start_ptr):
+        for s in range(ptr[x], ptr[x + 1]):
+            size += live[s] or theta[s] != 0.0
+    for s in range(layout.bigram_ptr[x], layout.bigram_ptr[x + 1]):
+        pairs += live[s] or theta[s] != 0.0
+    slot, at, code = np.empty(size + pairs, np.int64), np.empty(size + pairs, np.int32), np.empty(pairs, np.int32)
+    k, base = 0, 0
+    for ptr, codes in ((layout.unigram_ptr, layout.unigram_code), (layout.start_ptr, layout.start_code)):
+        full = ptr[x + 1] - ptr[x] == n_labels
+        for s in range(ptr[x], ptr[x + 1]):
+            if live[s] or theta[s] != 0.0:
+                slot[k], at[k] = s, base + (s - ptr[x] if full else codes[s - ptr[0]])
+                k += 1
+        base += n_labels
+    ptr = layout.bigram_ptr
+    full = ptr[x + 1] - ptr[x] == n_labels * n_labels
+    for s in range(ptr[x], ptr[x + 1]):
+        if live[s] or theta[s] != 0.0:
+            slot[k], at[k] = s, base + k - size
+            code[k - size] = s - ptr[x] if full else layout.bigram_code[s - ptr[0]]
+            k += 1
+    return slot, at, code
+
+
+@kernel
+def propose(theta, slot, at, base, first, second, observed, factor, rho1, rho2):
+    """Weights to the minimiser of the model (13) in the box; False when that is where they are.
+
+    The model is a sum over weights, so its minimiser in a box is the clipped one.
+    """
+    differs = False
+    for k in range(len(slot)):
+        curvature = factor * max(second[at[k]], FLOOR)
+        z = curvature * base[k] - first[at[k]] + observed[slot[k]]
+        z = max(z - rho1, 0.0) if z > 0.0 else min(z + rho1, 0.0)
+        value = min(max(z / (curvature + rho2), base[k] - FARTHEST), base[k] + FARTHEST)
+        theta[slot[k]] = value
+        differs = differs or value != base[k]
+    return differs
+
+
+@kernel
+def judge(theta, slot, at, base, first, second, observed, loss, new_loss, factor, rho1, rho2):
+    """(change of the objective, next factor); a step with a change above 0 is not to be taken.
+
+    The factor met is that at which the model would have told the change of the loss exactly.
+    """
+    rise = new_loss - loss
+    change, bend, model = rise, rise, 0.0
+    for k in range(len(slot)):
+        new, old = theta[slot[k]], base[k]
+        step = new - old
+        change += -step * observed[slot[k]] + rho1 * (abs(new) - abs(old)) + 0.5 * rho2 * (new * new - old * old)
+        bend -= step * first[at[k]]
+        model += 0.5 * step * step * max(second[at[k]], FLOOR)
+    if not change <= 0.0:
+        return change, min(4.0 * factor, LARGEST)
+    met = bend / model if bend > NOISE * abs(loss) else factor
+    return change, min(max(met, SMALLEST, 0.25 * factor), LARGEST)
+
+
+@kernel
+def balance(theta, ptr, x, n_labels, rho1, rho2):
+    """Add to the weights of all labels of x the constant that makes their penalty smallest; True when it is not 0.
+
+    The loss does not see such a constant, but steps that take one weight at a time hardly move along it.
+    """
+    lo, hi = ptr[x], ptr[x + 1]
+    if hi - lo < n_labels or rho1 + rho2 == 0.0:
+        return False
+    values = np.sort(theta[lo:hi])
+    c = _balancing(values, rho1, rho2)
+    if not _penalty(values, c, rho1, rho2) < _penalty(values, 0.0, rho1, rho2):
+        return False
+    for s in range(lo, hi):
+        theta[s] += c
+    return True
+
+
+@kernel
+def _balancing(values, rho1, rho2):
+    """Where the slope rho1 sum sign(w + c) + rho2 sum (w + c), which rises with c, passes zero."""
+    n, total = len(values), values.sum()
+    for i in range(n - 1, -1, -1):
+        c = -values[i]  # weights above i are positive here, those below negative
+        slope = rho2 * (total + n * c) + rho1 * (n - 1 - 2 * i)
+        if slope > rho1:  # passed between the kink before and this one, where rho2 > 0
+            return -(total + rho1 * (n - 2 - 2 * i) / rho2) / n
+        if slope >= -rho1:
+            return c
+    return -(total + rho1 * n / rho2) / n if rho2 > 0.0 else -values[0]
+
+
+@kernel
+def _penalty(values, c, rho1, rho2):
+    total = 0.0
+    for k in range(len(values)):
+        total += rho1 * abs(values[k] + c) + 0.5 * rho2 * (values[k] + c) ** 2
+    return total
