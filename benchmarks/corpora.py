@@ -13,7 +13,7 @@ from tasks.params import Ingest
 from tasks.sources.conll import tokens_of
 from tasks.store import sequence_offsets
 from tasks.template import features, grow_vocabulary
-from tasks.templates import expand, parse
+from tasks.templates import encode, parse
 
 QUICK = 300  # sequences of a corpus in a quick run
 FILES = {
@@ -55,10 +55,14 @@ def read_tokens(data: str, corpus: str, quick: bool) -> tuple[pl.DataFrame, pl.D
 def make_problem(train: pl.DataFrame, test: pl.DataFrame, lines: list[str], drop: pl.Expr | None = None) -> Problem:
     """Features of both parts; observations of the training part where `drop` holds get no weight."""
     templates = parse(lines)
-    vocabulary = grow_vocabulary(expand(train, templates), 1)
+    expansions = [encode(tokens, templates) for tokens in (train, test)]
+    vocabulary = grow_vocabulary(expansions[0], 1)
     vocabulary = vocabulary if drop is None else vocabulary.filter(~drop)
     labels = sorted(train["label"].unique().to_list())
-    parts = [_dataset(features(tokens, templates, vocabulary, labels)) for tokens in (train, test)]
+    parts = [
+        _dataset(features(tokens, found, vocabulary, labels))
+        for tokens, found in zip((train, test), expansions, strict=True)
+    ]
     observations = vocabulary["observation"].to_list()
     return Problem(*parts, test["label"].to_list(), labels, observations, observation_kinds(observations), lines)
 

@@ -90,7 +90,7 @@ def _check_kinds(kinds, n_labels: int) -> np.ndarray:
 
 def observation_kinds(observations: list[str]) -> np.ndarray:
     """Bits of each observation: what its first letter says it carries."""
-    return np.array([KINDS[text[:1]] for text in observations], np.uint8)
+    return np.fromiter((KINDS[text[:1]] for text in observations), np.uint8, len(observations))
 
 
 def make_layout(pairs: str, dataset: Dataset, n_labels: int, kinds, start: bool = True) -> Layout:
