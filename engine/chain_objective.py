@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from engine import threads
 from engine.composites import Composites, find_composites
 from engine.counting import carrying_columns, sort_by
 from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
@@ -13,7 +14,7 @@ from engine.index import Inverse, check_observations, check_theta, invert, pair_
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
 from engine.partial import partial_labels, silent
-from engine.posteriors import all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
+from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
 from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
 from engine.schedule import Schedule, make_schedule
 from engine.scores import density, make_factors, padded
@@ -99,6 +100,18 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
+    def scaling(self, gradient: np.ndarray, roots: int) -> np.ndarray:
+        """How curved the loss is in each weight, under some square roots, for solvers that scale their steps by it.
+
+        The step from an expected count e to an observed one o is about log(o / e), so the curvature on
+        the way is (o - e) / log(o / e), the logarithmic mean. Weights act together, hence the roots.
+        """
+        out = np.empty(self.size)
+        threads.run(
+            lambda run: _log_means(gradient, self.observed, roots, *run, out), threads.ranges(self.size, PIECES)
+        )
+        return out
+
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
         bounds = [0, *self.layout.bounds(), self.size]
@@ -142,6 +155,17 @@ class ChainObjective:
         )  # fmt: skip
         gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, squared, expected)
         return expected, log_z
+
+
+@kernel
+def _log_means(gradient, observed, roots, lo, hi, out):
+    for i in range(lo, hi):
+        seen, expected = observed[i] + 1.0, max(gradient[i] + observed[i], 0.0) + 1.0
+        ratio = np.log(expected / seen)
+        mean = (expected - seen) / ratio if abs(ratio) > 1e-3 else 0.5 * (seen + expected)
+        for _ in range(roots):
+            mean = np.sqrt(mean)
+        out[i] = mean
 
 
 def ordinary(dataset: Dataset) -> Dataset:

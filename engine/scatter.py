@@ -24,7 +24,7 @@ from engine.lockstep import backward_batch, finish_forward, forward_batch, make_
 from engine.schedule import Schedule
 from engine.scores import padded
 
-CHUNKS = 16
+CHUNKS = 8
 LARGEST = 1 << 21  # coordinates of one chunk's vector, 16 MiB: more would not stay in the cache
 PAGE = 512  # coordinates that are cleared and summed together
 

@@ -19,6 +19,7 @@ from engine.solvers.conjugate_gradient import cg_fr, cg_pr
 from engine.solvers.iis import iis
 from engine.solvers.lbfgs import lbfgs
 from engine.solvers.owlqn import owlqn
+from engine.solvers.pqn import pqn
 from engine.solvers.sbcd import sbcd
 from engine.solvers.sgd import sgd
 
@@ -48,6 +49,7 @@ class Solver:
 SOLVERS = {
     "lbfgs": Solver(lbfgs, False, True, "limited-memory BFGS; smooth penalties only"),
     "owlqn": Solver(owlqn, True, True, "orthant-wise limited-memory quasi-Newton"),
+    "pqn": Solver(pqn, True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
     "sbcd": Solver(sbcd, True, True, "sparse blockwise coordinate descent, one observation at a time", True),
     "cd": Solver(cd, True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
     "cg-fr": Solver(cg_fr, False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"),
