@@ -94,7 +94,8 @@ class ChainObjective:
         check_theta(theta, self.layout)
         with self._lock:
             gradient, log_z = self._expected(theta)
-            gradient -= self.observed
+            with np.errstate(invalid="ignore"):  # infinite weights show in the objective, which is refused
+                gradient -= self.observed
             value = self._loss(theta, log_z)
             for term in self.terms:
                 value += term.add_gradient(theta, gradient)
