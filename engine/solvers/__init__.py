@@ -21,8 +21,9 @@ from engine.penalty import ElasticNet
 class Solver:
     """Where a solver is, whether it accepts an L1 term, and whether its objective never rises.
 
-    `where` is module:function, or the one name of both. `exact` ones reach the optimum to any tolerance; the others come near it. `needs_blocks`
-    ones ask for a chain objective, whose sequences and index they read.
+    `where` is module:function, or the one name of both. `exact` ones reach the optimum to any
+    tolerance; the others come near it. `needs_blocks` ones ask for a chain objective, whose
+    sequences and index they read.
     """
 
     where: str
