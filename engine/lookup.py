@@ -19,7 +19,7 @@ from engine.templates import Macro, Template, boundary
 BASE, SPREAD, LOW = np.uint64(0x01000193), np.uint64(0x9E3779B1), np.uint64(0xFFFFFFFF)
 ONE, BITS = np.uint64(1), np.uint64(32)
 MEMORY = 1 << 14  # expansions that a template remembers
-LARGEST_KEY = 1 << 62
+LARGEST_KEY = 1 << 62  # all keys are smaller
 
 
 class Texts(NamedTuple):
@@ -60,8 +60,8 @@ def find(vocabulary: Texts, templates: list[Template], columns: list[pa.Array], 
     out = np.empty((len(templates), tokens), np.int32)
 
     def one(k: int) -> None:
-        fits = len(texts.begin) ** len(templates[k].macros) < LARGEST_KEY
-        keys, values = np.full(MEMORY, -1, np.int64), np.empty(MEMORY, np.int32)
+        fits = len(texts.begin) ** len(templates[k].macros) <= LARGEST_KEY
+        keys, values = np.full(MEMORY, LARGEST_KEY, np.uint64), np.empty(MEMORY, np.int32)
         _find(vocabulary, texts, ids, parts[k], offsets, fits, keys, values, out[k])
 
     threads.run(one, range(len(templates)))
@@ -153,42 +153,47 @@ def _match(known, at, data, low, high):
 @kernel
 def _find(vocabulary, texts, ids, part, offsets, fits, keys, values, out):
     """out[t] of one template. A key is the number whose digits are the texts that the macros saw, if that `fits`."""
-    known, known_begin, known_end = vocabulary.data, vocabulary.begin, vocabulary.end
-    table, size, memory = vocabulary.table, np.uint64(len(vocabulary.table)), np.uint64(len(keys))
-    data, begin, end, hashes, powers = texts.data, texts.begin, texts.end, texts.hash, texts.power
     is_macro, first, row, edge, nearest = part.is_macro, part.first, part.row, part.edge, part.nearest
-    n_parts, n_texts = len(first), len(begin)
-    chosen = np.empty(n_parts, np.int64)
+    n_texts, memory = np.uint64(len(texts.begin)), np.uint64(len(keys))
+    macros, chosen = np.flatnonzero(is_macro), np.empty(len(first), np.int64)
+    for j in np.flatnonzero(~is_macro):
+        chosen[j] = ids[first[j]]
     for n in range(len(offsets) - 1):
         low, high = offsets[n], offsets[n + 1]
         for t in range(low, high):
-            value, key = np.uint64(0), np.int64(0)
-            for j in range(n_parts):
-                at = first[j]
-                if is_macro[j]:
-                    target = t + row[j]
-                    if target < low:
-                        at = edge[j] + (low - target - nearest[j])
-                    elif target >= high:
-                        at = edge[j] + (target - high + 1 - nearest[j])
-                    else:
-                        at += target
-                    key = key * n_texts + ids[at] if fits else key
-                chosen[j] = ids[at]
-                value = (value * powers[ids[at]] + hashes[ids[at]]) & LOW
-            here = _place(value, memory)
-            if fits and keys[here] == key:
-                out[t] = values[here]
-                continue
-            found, place = np.int64(-1), _place(value, size)
-            while table[place] != 0 and found < 0:
-                if table[place] >> BITS == value:
-                    x = np.int64(table[place] & LOW) - 1
-                    if _same(known, known_begin[x], known_end[x], data, begin, end, chosen):
-                        found = x
-                place = (place + ONE) & (size - ONE)
-            keys[here], values[here] = key, found
-            out[t] = found
+            key = np.uint64(0)
+            for j in macros:
+                target = t + row[j]
+                if target < low:
+                    at = edge[j] + (low - target - nearest[j])
+                elif target >= high:
+                    at = edge[j] + (target - high + 1 - nearest[j])
+                else:
+                    at = first[j] + target
+                x = ids[np.uint64(at)]
+                chosen[j] = x
+                key = key * n_texts + np.uint64(x) if fits else key
+            here = _place((key ^ (key >> BITS)) & LOW, memory)
+            if not fits or keys[here] != key:
+                keys[here], values[here] = key, _search(vocabulary, texts, chosen)
+            out[t] = values[here]
+
+
+@kernel
+def _search(vocabulary, texts, chosen):
+    """The id of the chosen texts put together, -1 if the vocabulary does not hold it."""
+    begin, end, table = vocabulary.begin, vocabulary.end, vocabulary.table
+    hashes, powers, size, value = texts.hash, texts.power, np.uint64(len(table)), np.uint64(0)
+    for x in chosen:
+        value = (value * powers[x] + hashes[x]) & LOW
+    at = _place(value, size)
+    while table[at] != 0:
+        if table[at] >> BITS == value:
+            x = np.int64(table[at] & LOW) - 1
+            if _same(vocabulary.data, begin[x], end[x], texts.data, texts.begin, texts.end, chosen):
+                return x
+        at = (at + ONE) & (size - ONE)
+    return np.int64(-1)
 
 
 @kernel
