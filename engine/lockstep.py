@@ -8,7 +8,8 @@ so that gamma_t = alpha_t * beta_t are the marginals and alpha_{t-1}(y') E_t(y',
 the pairwise ones. The last beta is the sequence's weight, so gamma and v come out weighted.
 Sequences advance together in the order of a `Schedule`; rows are W numbers wide and zero
 beyond Y. A sequence with a step too wide for scaling gets log Z = NaN and goes to logarithms.
-Cost: Y^2 a position where the factor is dense, else the number of its entries.
+Cost: Y^2 a position where the factor is dense, else the number of its entries. The row before
+is handed on as int64 in both directions: the steps are compiled once, not once a mixture of types.
 """
 
 from typing import NamedTuple
@@ -130,14 +131,15 @@ def forward_batch(factors, schedule, b, work):
             d = slot[p]
             whole = lo + (hi - lo) // 4 * 4
             for r in range(lo, whole, 4):
-                pass_four(dense, d, alpha, before[base + r], before[base + r + 1], before[base + r + 2],
-                          before[base + r + 3], alpha, r, r + 1, r + 2, r + 3)  # fmt: skip
+                q0, q1 = np.int64(before[base + r]), np.int64(before[base + r + 1])
+                q2, q3 = np.int64(before[base + r + 2]), np.int64(before[base + r + 3])
+                pass_four(dense, d, alpha, q0, q1, q2, q3, alpha, r, r + 1, r + 2, r + 3)
             for r in range(whole, hi):
-                pass_one(dense, d, alpha, before[base + r], alpha, r)
+                pass_one(dense, d, alpha, np.int64(before[base + r]), alpha, r)
         else:
             for r in range(lo, hi):
-                pass_sparse(n_labels, first_entry[p], last_entry[p], i_of, j_of, entry, alpha, before[base + r],
-                            alpha, r)  # fmt: skip
+                pass_sparse(n_labels, first_entry[p], last_entry[p], i_of, j_of, entry, alpha,
+                            np.int64(before[base + r]), alpha, r)  # fmt: skip
         for r in range(lo, hi):
             total = 0.0
             for y in range(width):
@@ -195,14 +197,15 @@ def backward_batch(offsets, weights, factors, schedule, b, work, log_z):
             d = slot[p]
             whole = lo + (hi - lo) // 4 * 4
             for r in range(lo, whole, 4):
-                pass_four(transposed, d, v, r, r + 1, r + 2, r + 3, gamma, before[base + r], before[base + r + 1],
-                          before[base + r + 2], before[base + r + 3])  # fmt: skip
+                q0, q1 = np.int64(before[base + r]), np.int64(before[base + r + 1])
+                q2, q3 = np.int64(before[base + r + 2]), np.int64(before[base + r + 3])
+                pass_four(transposed, d, v, r, r + 1, r + 2, r + 3, gamma, q0, q1, q2, q3)
             for r in range(whole, hi):
-                pass_one(transposed, d, v, r, gamma, before[base + r])
+                pass_one(transposed, d, v, r, gamma, np.int64(before[base + r]))
         else:
             for r in range(lo, hi):
                 pass_sparse(n_labels, first_entry[p], last_entry[p], j_of, i_of, entry, v, r, gamma,
-                            before[base + r])  # fmt: skip
+                            np.int64(before[base + r]))  # fmt: skip
 
 
 @kernel

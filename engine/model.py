@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,13 @@ class Model:
         names = [observations[int(i)] for i in used]
         small = _layout(len(labels), len(names), family, local, previous, label)
         return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
+
+    @cached_property
+    def vocabulary(self):
+        """The observations, ready to be looked up; see `engine.lookup`. Made when first asked for."""
+        from engine.lookup import make_vocabulary
+
+        return make_vocabulary(self.observations)
 
     def table(self) -> pa.Table:
         family, observation, previous, label = self.layout.slots()

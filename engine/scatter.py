@@ -206,7 +206,7 @@ def _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out):
     run_end, run_set = schedule.run_end, schedule.run_set
     rows = by_set[base : schedule.batch_rows[b + 1]]
     previous = before[base : schedule.batch_rows[b + 1]]
-    lo = 0
+    lo = np.int64(0)  # a plain 0 has a type of its own, and add_products would be compiled for it too
     for m in range(schedule.batch_runs[b], schedule.batch_runs[b + 1]):
         p, hi = run_set[m], run_end[m]
         if p >= 0 and full[p]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from engine import decode
+from engine import decode, lookup
 from engine.data import Dataset, make_dataset
 from engine.errors import EspalierError
 from engine.layout import FAMILIES
@@ -14,8 +15,7 @@ from engine.model import Model
 from tasks import store
 from tasks.sources import conll, input_columns
 from tasks.sources.conll import read_bytes
-from tasks.template import look_up
-from tasks.templates import check_columns, encode, parse
+from tasks.templates import check_columns, parse
 
 
 def model_ids(model: Model, observations: list[str]) -> np.ndarray:
@@ -36,17 +36,21 @@ def renumber(dataset: Dataset, model: Model, observations: list[str], labels: li
 def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
     """Features of raw tokens for this model (columns sequence, x0, x1, …)."""
     templates = parse(model.templates, "the model's templates")
-    check_columns(templates, len(input_columns(tokens)))
-    vocabulary = pl.DataFrame({"observation": model.observations}, schema={"observation": pl.String})
-    ids = look_up(encode(tokens, templates), vocabulary)
+    names = input_columns(tokens)
+    check_columns(templates, len(names))
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
-    return make_dataset(ids.to_numpy(), None, offsets)
+    columns = [tokens[name].cast(pl.String).to_arrow().cast(pa.large_string()) for name in names]
+    return make_dataset(lookup.find(model.vocabulary, templates, columns, offsets), None, offsets)
 
 
 def tag(model: Model, tokens: pl.DataFrame) -> list[str]:
     """The likeliest label of each token."""
+    return _labels(model, tokens).to_list()
+
+
+def _labels(model: Model, tokens: pl.DataFrame) -> pl.Series:
     predicted = decode.viterbi(dataset_of(model, tokens), model.layout, model.theta)
-    return [model.labels[i] for i in predicted]
+    return pl.Series("label", model.labels, pl.String).gather(predicted)
 
 
 def tag_columns(model: Model, data: bytes | None, path: Path, separator: str | None = None) -> Iterator[str]:
@@ -57,12 +61,10 @@ def tag_columns(model: Model, data: bytes | None, path: Path, separator: str | N
     if len(names) < width:
         raise EspalierError(f"{path} has {len(names)} columns, the model looks at {width}: expected its input columns")
     tokens = frame.select("sequence", *(pl.col(name).alias(f"x{i}") for i, name in enumerate(names[:width])))
-    join = separator or "\t"
-    text = frame.select(pl.concat_str(names, separator=join).alias("text"))["text"]
-    sequence = tokens["sequence"].to_numpy()
-    for n, (line, label) in enumerate(zip(text, tag(model, tokens), strict=True)):
-        end = "\n\n" if n + 1 < len(sequence) and sequence[n + 1] != sequence[n] else "\n"
-        yield f"{line}{join}{label}{end}"
+    last = (pl.col("sequence") != pl.col("sequence").shift(-1)).fill_null(False)
+    end = pl.when(last).then(pl.lit("\n\n")).otherwise(pl.lit("\n"))
+    line = pl.concat_str(*names, "label", separator=separator or "\t")
+    yield from frame.with_columns(_labels(model, tokens)).select(text=line + end)["text"]
 
 
 def tag_words(model: Model, data: bytes | None, path: Path, separator: str | None = None) -> Iterator[str]:

@@ -8,36 +8,36 @@ accepts is checked at the door.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 
 from engine.errors import EspalierError
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.cd import cd
-from engine.solvers.conjugate_gradient import cg_fr, cg_pr
-from engine.solvers.iis import iis
-from engine.solvers.lbfgs import lbfgs
-from engine.solvers.owlqn import owlqn
-from engine.solvers.pqn import pqn
-from engine.solvers.sbcd import sbcd
-from engine.solvers.sgd import sgd
 
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver, whether it accepts an L1 term, and whether its objective never rises.
+    """Where a solver is, whether it accepts an L1 term, and whether its objective never rises.
 
-    `exact` ones reach the optimum to any tolerance; the others come near it. `needs_blocks`
-    ones ask for a chain objective, whose sequences and index they read.
+    `where` is module:function, or the one name of both. `exact` ones reach the optimum to any
+    tolerance; the others come near it. `needs_blocks` ones ask for a chain objective, whose
+    sequences and index they read.
     """
 
-    run: Callable
+    where: str
     accepts_l1: bool
     monotone: bool
     help: str
     needs_blocks: bool = False
     exact: bool = True
+
+    @property
+    def run(self) -> Callable:
+        """The function; its module is loaded when first asked for, so that a fit loads no solver but its own."""
+        module, _, name = self.where.partition(":")
+        return getattr(import_module(f"engine.solvers.{module}"), name or module)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -47,15 +47,19 @@ class Solver:
 
 
 SOLVERS = {
-    "lbfgs": Solver(lbfgs, False, True, "limited-memory BFGS; smooth penalties only"),
-    "owlqn": Solver(owlqn, True, True, "orthant-wise limited-memory quasi-Newton"),
-    "pqn": Solver(pqn, True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
-    "sbcd": Solver(sbcd, True, True, "sparse blockwise coordinate descent, one observation at a time", True),
-    "cd": Solver(cd, True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
-    "cg-fr": Solver(cg_fr, False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"),
-    "cg-pr": Solver(cg_pr, False, True, "conjugate gradient, Polak-Ribiere+; smooth penalties only"),
-    "iis": Solver(iis, False, True, "improved iterative scaling, slow; smooth penalties only", True),
-    "sgd": Solver(sgd, True, False, "stochastic gradient over sequences; comes near the optimum", True, exact=False),
+    "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only"),
+    "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton"),
+    "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
+    "sbcd": Solver("sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True),
+    "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
+    "cg-fr": Solver(
+        "conjugate_gradient:cg_fr", False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"
+    ),
+    "cg-pr": Solver(
+        "conjugate_gradient:cg_pr", False, True, "conjugate gradient, Polak-Ribiere+; smooth penalties only"
+    ),
+    "iis": Solver("iis", False, True, "improved iterative scaling, slow; smooth penalties only", True),
+    "sgd": Solver("sgd", True, False, "stochastic gradient over sequences; comes near the optimum", True, exact=False),
 }
 
 

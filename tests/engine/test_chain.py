@@ -17,6 +17,7 @@ from engine.chain_objective import ChainObjective
 from engine.data import make_dataset
 from engine.errors import EspalierError
 from engine.layout import dense_layout, seen_layout
+from engine.scores import padded
 from engine.threads import set_threads
 
 ROUNDING = 1e-10  # probabilities and small log partitions: a few hundred roundings of 1e-16, with room
@@ -150,6 +151,25 @@ def test_viterbi_with_many_exact_ties(seed):
     packed = pack(random_problem(seed, 3, 2, 2, [5, 4, 3]))
     theta = np.random.default_rng(seed).integers(-1, 2, packed.layout.size).astype(np.float64)
     assert_best(packed, theta, DENSITIES)
+
+
+@FEWER
+@given(st.integers(0, 10**6))
+@pytest.mark.nojit
+def test_viterbi_with_long_runs_written_out_as_rows(seed):
+    """Many positions for few observations: with room for all rows, for some and for none the labels are the same."""
+    rng = np.random.default_rng(seed)
+    packed = pack(random_problem(seed, int(rng.integers(2, 6)), 4, 3, [4, 3, 4]), "seen")
+    theta = random_theta(packed.layout.size, seed)
+    width = padded(packed.layout.n_labels)
+    made = []
+    for rows in (100, 2, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decode, "WIDE_BYTES", rows * width * 8)
+            made.append(len(decode._wide_runs(theta, packed.dataset, packed.layout)[1]))
+            assert made[-1] <= rows
+            assert_best(packed, theta, DENSITIES)
+    assert made[0] > 0 and made[2] == 0
 
 
 def assert_best(packed, theta, densities):

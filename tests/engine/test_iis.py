@@ -1,7 +1,5 @@
 """Improved iterative scaling: T(x), and one step of every weight against the equation, by enumeration."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from chain_problems import lattices, pack, slot_features
@@ -12,9 +10,9 @@ from scipy.optimize import brentq
 
 from engine.chain_objective import ChainObjective
 from engine.penalty import ElasticNet
+from engine.solvers import iis as module
 from engine.solvers import minimise
 
-module = import_module("engine.solvers.iis")  # the package gives the function of that name
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 
 

@@ -75,6 +75,13 @@ def test_importing_the_engine_loads_no_platform_and_no_kernel():
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
+def test_the_list_of_solvers_loads_none_of_them():
+    code = "import json, sys\nfrom engine.solvers import SOLVERS\n"
+    code += "before = [name for name in sys.modules if name.startswith('engine.solvers.')]\nSOLVERS['cd'].run\n"
+    code += "print(json.dumps([before, 'engine.solvers.cd' in sys.modules, 'engine.solvers.sgd' in sys.modules]))"
+    assert json.loads(run_python(code)) == [[], True, False]
+
+
 COUNT_COMPILATIONS = """
 import json, sys
 from numba.core import event

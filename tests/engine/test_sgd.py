@@ -1,7 +1,5 @@
 """Stochastic gradient: one epoch against the same steps in plain numpy, the seed, and the tuned step."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from chain_problems import lattices, pack, slot_features
@@ -17,8 +15,8 @@ from engine.layout import dense_layout
 from engine.penalty import ElasticNet
 from engine.sequence import make_room
 from engine.solvers import minimise
+from engine.solvers import sgd as module
 
-module = import_module("engine.solvers.sgd")  # the package gives the function of that name
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 
 
