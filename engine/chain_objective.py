@@ -40,7 +40,8 @@ class ChainObjective:
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
-        self._rows, self._lock = None, threading.Lock()  # kept between calls; one gradient at a time uses them
+        # Memory that is kept between calls; one gradient at a time uses it.
+        self._rows, self._factors, self._lock = None, None, threading.Lock()
         self.slots = pair_slots(layout, self.sets)
         self.scattered = fits(layout, self.slots)
         self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
@@ -127,8 +128,8 @@ class ChainObjective:
 
     def _expected(self, theta: np.ndarray, squared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """(expected counts, log Z) at theta; of p^2 in place of p when `squared`."""
-        factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        return (self._scatter if self.scattered else self._gather)(theta, factors, squared)
+        self._factors = make_factors(theta, self.layout, self.sets, self.sparse, self._factors)
+        return (self._scatter if self.scattered else self._gather)(theta, self._factors, squared)
 
     def _scatter(self, theta: np.ndarray, factors, squared: bool):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""

@@ -95,8 +95,8 @@ def _summarise(theta, ptr, lo, hi, count, lowest, highest):
 
 
 @kernel
-def _choose(sets, n_pairs, share, count, lowest, highest, lo, hi, thin, room):
-    """Which sets [lo, hi) are sparse, by bounds on the number and the range of their scores, and their room."""
+def _choose(sets, n_pairs, share, count, lowest, highest, lo, hi, thin, length):
+    """Which sets [lo, hi) are sparse, by bounds on their scores, and how many entries they may have."""
     ptr, observation = sets.ptr, sets.observation
     for p in range(lo, hi):
         active, least, most = 0, 0.0, 0.0
@@ -107,7 +107,7 @@ def _choose(sets, n_pairs, share, count, lowest, highest, lo, hi, thin, room):
             most += highest[x]
         active = min(active, n_pairs)
         thin[p] = active <= share * n_pairs and least >= SPARSE_LOWEST and most <= SAFE_RANGE
-        room[p] = active if thin[p] else 0
+        length[p] = active if thin[p] else 0
 
 
 @kernel
@@ -149,22 +149,31 @@ def _fill(theta, layout, sets, factors, lo, hi):
             end[p] = k
 
 
-def make_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str = "auto") -> Factors:
-    """The factors of all sets at theta; `sparse` is auto (per set, by what is cheaper), dense or sparse."""
+def make_factors(
+    theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str = "auto", room: Factors | None = None
+) -> Factors:
+    """The factors of all sets at theta; `sparse` is auto (per set, by what is cheaper), dense or sparse.
+
+    `room` are factors that are needed no more: their matrices are written over, which saves fresh memory.
+    """
     n_sets, n_labels = len(sets.ptr) - 1, layout.n_labels
     count, lowest, highest = np.zeros(layout.n_observations, np.int64), *np.zeros((2, layout.n_observations))
-    thin, room = np.zeros(n_sets, bool), np.zeros(n_sets, np.int64)
+    thin, length = np.zeros(n_sets, bool), np.zeros(n_sets, np.int64)
     share, pieces = density(sparse), threads.ranges(n_sets, 16) if n_sets else []
     threads.run(
         lambda piece: _summarise(theta, layout.bigram_ptr, *piece, count, lowest, highest),
         threads.ranges(layout.n_observations, 16) if n_sets else [],
     )
-    threads.run(lambda piece: _choose(sets, n_labels**2, share, count, lowest, highest, *piece, thin, room), pieces)
+    threads.run(lambda piece: _choose(sets, n_labels**2, share, count, lowest, highest, *piece, thin, length), pieces)
     slot = np.where(thin, -1, np.cumsum(~thin) - 1).astype(np.int32)
-    end = np.cumsum(room)
-    entries, matrices = int(room.sum()), (int((~thin).sum()), padded(n_labels), padded(n_labels))
+    end = np.cumsum(length)
+    entries, n_dense = int(length.sum()), int((~thin).sum())
+    if room is None or len(room.dense) < n_dense:
+        matrices = np.zeros((2, n_dense, padded(n_labels), padded(n_labels)))
+    else:
+        matrices = room.dense[:n_dense], room.transposed[:n_dense]
     factors = Factors(
-        slot, np.zeros(n_sets), np.zeros(n_sets), np.zeros(matrices), np.zeros(matrices), end - room, end,
+        slot, np.zeros(n_sets), np.zeros(n_sets), *matrices, end - length, end,
         np.empty(entries, np.int32), np.empty(entries, np.int32), np.empty(entries),
     )  # fmt: skip
     threads.run(lambda piece: _fill(theta, layout, sets, factors, *piece), pieces)

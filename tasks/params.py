@@ -80,7 +80,7 @@ class Weigh:
 
 
 # The names in engine.solvers.SOLVERS, which a test compares; importing it here would load the compiler for a --help.
-SOLVERS = ("lbfgs", "owlqn", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
+SOLVERS = ("lbfgs", "owlqn", "pqn", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
 
 
 @dataclass

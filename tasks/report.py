@@ -52,7 +52,8 @@ WEIGHTS_PER_LABEL, WEIGHTS_IN_PAGE = 10, 1500  # of each sign; what the filter c
 CURVE_POINTS, CURVE_ROWS = 240, 20
 READINGS = 64  # ways to read one observation that are looked at
 SOLVERS = {
-    "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "sbcd": "blockwise coordinate descent (SBCD)",
+    "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "pqn": "proximal quasi-Newton",
+    "sbcd": "blockwise coordinate descent (SBCD)",
     "cd": "coordinate descent (CD)", "cg-fr": "conjugate gradient (Fletcher-Reeves)",
     "cg-pr": "conjugate gradient (Polak-Ribière+)", "iis": "improved iterative scaling (IIS)",
     "sgd": "stochastic gradient (SGD)",
