@@ -70,9 +70,7 @@ class ChainObjective:
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
-        bounds = [0, *self.layout.bounds(), self.size]
-        counts = [np.count_nonzero(theta[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
-        return {f"active_{name}": int(count) for name, count in zip(FAMILIES, counts, strict=True)}
+        return active_weights(self.layout, theta)
 
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
@@ -126,6 +124,13 @@ class ChainObjective:
             lambda run: expectations.gather_bigrams(self.layout, self.sets_of, expected, *run, gradient),
             self.observation_runs,
         )
+
+
+def active_weights(layout: Layout, theta: np.ndarray) -> dict[str, int]:
+    """Number of weights of each family that are not zero."""
+    bounds = [0, *layout.bounds(), layout.size]
+    counts = [np.count_nonzero(theta[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return {f"active_{name}": int(count) for name, count in zip(FAMILIES, counts, strict=True)}
 
 
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:

@@ -33,7 +33,7 @@ NOISE = 1e-11  # share of the loss below which a difference tells nothing about 
 
 
 def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    blocks, joint = Blocks(objective, theta), JointSteps(objective, penalty)
+    blocks, joint = _blocks(objective, theta), JointSteps(objective, penalty)
     factor, curvature = np.full(blocks.count, FIRST_FACTOR), np.zeros(len(theta))
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
@@ -42,17 +42,25 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) ->
         before = loss + penalty.value(theta)
         live = (theta != 0.0) | (penalty.pseudo_gradient(theta, gradient) != 0.0)
         moved = _sweep(blocks, live, penalty, factor, curvature)
+        theta = blocks.theta.copy()
         loss, gradient = objective.value_and_gradient(theta)
         gain = before - loss - penalty.value(theta)
         loss, gradient, used = joint.run(theta, loss, gradient, curvature, gain)
-        if used:
-            blocks.restart()
+        blocks.assign(theta)
         evaluations += 1 + used
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
         if reason is None and not moved:
             reason = "line_search"
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
+
+
+def _blocks(objective, theta: np.ndarray) -> Blocks:
+    """The blocks at theta: the objective's own, or new ones."""
+    if not hasattr(objective, "blocks"):
+        return Blocks(objective, theta.copy())
+    objective.blocks.assign(theta)
+    return objective.blocks
 
 
 def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature) -> bool:
@@ -70,7 +78,7 @@ def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvat
         moved |= _forget(blocks, x, penalty)
     small = chosen[pieces == 1]
     return moved | _visit_small(
-        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.share, blocks.objective.observed,
+        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.objective.observed,
         live, small, penalty.rho1, penalty.rho2, factor, curvature,
     )  # fmt: skip
 
@@ -116,52 +124,51 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
 
 
 @kernel
-def _visit_small(
-    theta, layout, data, sets, index, state, share, observed, live, chosen, rho1, rho2, factor, curvature
-):
+def _visit_small(theta, layout, data, sets, index, state, observed, live, chosen, rho1, rho2, factor, curvature):
     """The same for blocks of one piece, one after the other without leaving compiled code."""
-    nothing, none = np.empty(0, np.int32), np.empty(0)
     anything = False
     for x in chosen:
         rows = index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]]
         members = index.sets[index.sets_ptr[x] : index.sets_ptr[x + 1]]
-        piece = index.piece_ptr[x]
         moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
-        if moved:
-            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
         slot, at, code = live_slots(theta, layout, live, x)
-        base, gained, steps = theta[slot], 0.0, 0
-        derive, dirty = True, moved
-        loss = 0.0
         first, second = np.zeros(2 * layout.n_labels + len(code)), np.zeros(2 * layout.n_labels + len(code))
-        for _ in range(TRIALS):
-            if derive:
-                first[:] = 0.0
-                second[:] = 0.0
-                loss = evaluate_piece(theta, layout, data, sets, index, state, piece, code, dirty, True, first, second)
-                derive = False
-            dirty = propose(theta, slot, at, base, first, second, observed, factor[x], rho1, rho2)
-            if not dirty:
-                break
-            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
-            renew_sets(theta, layout, sets, state, share, members)
-            new_loss = evaluate_piece(theta, layout, data, sets, index, state, piece, nothing, True, False, none, none)
-            change, factor[x] = judge(
-                theta, slot, at, base, first, second, observed, loss, new_loss, factor[x], rho1, rho2
+        base, gained, loss, steps, trials = theta[slot], 0.0, 0.0, 0, 0
+        derive, changed, restore = True, moved, False
+        while True:  # evaluate where theta is now; then go on from there, from the base, or back to it
+            if changed:
+                renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
+                renew_sets(theta, layout, sets, state, members)
+            value = evaluate_piece(
+                theta, layout, data, sets, index, state, index.piece_ptr[x], code, changed, derive, first, second
             )
-            if not change <= 0.0:
-                continue
-            base, moved, dirty = theta[slot], True, False
-            gained, steps, derive = gained + change, steps + 1, True
-            if steps == STEPS or change > ENOUGH * gained:
+            if restore:
                 break
+            if derive:
+                loss = value
+            else:
+                change, factor[x] = judge(
+                    theta, slot, at, base, first, second, observed, loss, value, factor[x], rho1, rho2
+                )
+                trials += 1
+                if change <= 0.0:
+                    base, moved = theta[slot], True
+                    gained, steps = gained + change, steps + 1
+                    if steps == STEPS or change > ENOUGH * gained:
+                        break
+                    first[:] = 0.0
+                    second[:] = 0.0
+                    derive, changed = True, False
+                    continue
+            if trials < TRIALS and propose(theta, slot, at, base, first, second, observed, factor[x], rho1, rho2):
+                derive, changed = False, True
+            elif derive:
+                break
+            else:
+                theta[slot] = base
+                restore, changed = True, True
         for k in range(len(slot)):
             curvature[slot[k]] = second[at[k]]
-        if dirty:
-            theta[slot] = base
-            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
-            renew_sets(theta, layout, sets, state, share, members)
-            evaluate_piece(theta, layout, data, sets, index, state, piece, nothing, True, False, none, none)
         anything = anything or moved
     return anything
 
