@@ -34,7 +34,7 @@ class Blocks:
     """The blocks of a chain objective at theta, which is changed in place as blocks move."""
 
     def __init__(self, objective, theta: np.ndarray):
-        self.objective, self.theta = objective, theta
+        self.theta, self.observed = theta, objective.observed
         self.data, self.layout, self.sets = objective.dataset, objective.layout, objective.sets
         self.count = self.layout.n_observations
         self.index = _index(self.data, self.layout, self.sets)
@@ -225,14 +225,13 @@ class BlockObjective:
         self.sets, self.observed = pair_sets(dataset, layout), observed_counts(dataset, layout)
         self.blocks = Blocks(self, np.zeros(layout.size))
         self.positions = self.blocks.index.position
-        self.curvature = np.zeros(layout.size)  # the diagonal (16) where the last gradient was taken
 
     def value(self, theta: np.ndarray) -> float:
         return self.value_and_gradient(theta)[0]
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         self.blocks.assign(theta)
-        loss, expected, self.curvature = self.blocks.expectations()
+        loss, expected, _ = self.blocks.expectations()
         return loss - dot(theta, self.observed), expected - self.observed
 
     def active(self, theta: np.ndarray) -> dict[str, int]:

@@ -28,8 +28,8 @@ from engine.posteriors import balanced
 from engine.scores import pair_scores
 from engine.solvers import minimise
 
-ROUND = 4  # iterations of the solver between two scans
-LEAST = 50_000  # violators that may come in after one scan; more when more weights are active
+ROUND = 3  # iterations of the solver between two scans
+LEAST = 100_000  # violators that may come in after one scan; more when more weights are active
 NEAR = 0.7  # a zero of the working set stays while its |gradient| is above this share of rho1
 BATCH = 64  # positions whose pairs are summed at once
 ROOM = 1 << 12  # first room for the violators of one piece

@@ -78,7 +78,7 @@ def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvat
         moved |= _forget(blocks, x, penalty)
     small = chosen[pieces == 1]
     return moved | _visit_small(
-        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.objective.observed,
+        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.observed,
         live, small, penalty.rho1, penalty.rho2, factor, curvature,
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
 
 def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature) -> bool:
     """Visit a block of several pieces, which are evaluated on the pool of threads."""
-    theta, layout, observed = blocks.theta, blocks.layout, blocks.objective.observed
+    theta, layout, observed = blocks.theta, blocks.layout, blocks.observed
     rho1, rho2, nothing = penalty.rho1, penalty.rho2, np.empty(0, np.int32)
     moved = shifted = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
     if shifted:
