@@ -2,14 +2,14 @@
 #   PYTHON=…  the interpreter to build .venv with     ARGS=…  passed on to the command
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint dashboard clean setup setup-test
+.PHONY: help run test lint bench dashboard clean setup setup-test setup-bench
 .NOTPARALLEL:
 SHELL := /bin/sh
 BIN := .venv/bin
 
-# Makes .venv as wanted: $1 is "run" or "test" (test contains run). Works in any POSIX shell.
+# Makes .venv as wanted: $1 is "run", "test" or "bench" (each contains those before it). Works in any POSIX shell.
 #  - .venv/.espalier exists only while the environment is whole: it says for which directory, which
-#    pyproject.toml and constraints.txt, and which of the two. Without it .venv is half made and is built anew.
+#    pyproject.toml and constraints.txt, and which of the three. Without it .venv is half made and is built anew.
 #  - pip variables that would send packages elsewhere than into .venv are dropped; mirrors and certificates stay.
 define SETUP
 set -eu
@@ -50,14 +50,19 @@ whole() {
     [ -z "$${PYTHON:-}" ] || [ "$$(version "$$PYTHON")" = "$$(version $(BIN)/python)" ]
 }
 up_to_date() {
-    whole && { stamp_for "$$want" | cmp -s - $$stamp || stamp_for test | cmp -s - $$stamp; }
+    case $$want in run) enough='run test bench' ;; test) enough='test bench' ;; *) enough=$$want ;; esac
+    whole || return 1
+    for one in $$enough; do
+        if stamp_for "$$one" | cmp -s - $$stamp; then return; fi
+    done
+    return 1
 }
 
 if up_to_date; then exit 0; fi
 level=$$want
 if whole; then
-    # Packages for tests stay where they are once there.
-    case $$(head -n 1 $$stamp) in test) level=test ;; esac
+    # Packages for tests and benchmarks stay where they are once there.
+    case $$(head -n 1 $$stamp)/$$want in bench/*) level=bench ;; test/run) level=test ;; esac
     say "bringing .venv up to date"
     mv -f $$stamp $$stamp.old
 else
@@ -66,7 +71,7 @@ else
     rm -rf .venv
     "$$python" -m venv .venv
 fi
-case $$level in test) package='.[test]' ;; *) package=. ;; esac
+case $$level in bench) package='.[test,bench]' ;; test) package='.[test]' ;; *) package=. ;; esac
 
 with_uv() {
     $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt uv || return 1
@@ -99,16 +104,20 @@ help:
 	@echo "make run        train, evaluate and report once, with the parameters in params.yaml"
 	@echo "make test       run the tests            (make test ARGS='-k viterbi -x')"
 	@echo "make lint       check the style of the code"
+	@echo "make bench      our times and the peers'    (make bench ARGS='conll2000 --quick')"
 	@echo "make dashboard  start the dashboard"
 	@echo "make clean      remove .venv and caches; data, models and reports stay"
 	@echo "Each sets up .venv first. PYTHON=python3.12 chooses the interpreter."
 
-setup setup-test: export SETUP_SCRIPT = $(SETUP)
+setup setup-test setup-bench: export SETUP_SCRIPT = $(SETUP)
 setup:
 	@sh -c "$$SETUP_SCRIPT" setup run
 
 setup-test:
 	@sh -c "$$SETUP_SCRIPT" setup test
+
+setup-bench:
+	@sh -c "$$SETUP_SCRIPT" setup bench
 
 run: setup
 	@$(BIN)/espalier run $(ARGS)
@@ -118,6 +127,9 @@ dashboard: setup
 
 test: setup-test
 	@$(BIN)/python -m pytest $(ARGS)
+
+bench: setup-bench
+	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
 lint: setup-test
 	@$(BIN)/python -m ruff check $(ARGS) .

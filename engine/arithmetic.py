@@ -72,21 +72,41 @@ def extremes(values, high, low):
 
 
 @kernel
+def add_run(theta, code, base, lo, length, out):
+    """out[code] += theta[slot] over a run of `length` slots from `lo` on; `base` is where the family begins.
+
+    Written with an empty second loop in place of an `else`, which the compiler makes twice as slow.
+    """
+    hi = lo + length
+    if length == len(out):
+        begin = np.uint64(lo)
+        for c in range(np.uint64(length)):
+            out[c] += theta[begin + c]
+        hi = lo
+    for s in range(lo, hi):
+        out[np.uint64(code[np.uint64(s - base)])] += theta[np.uint64(s)]
+
+
+@kernel
+def take_run(rows, r, n_codes, code, base, lo, length, out):
+    """out[slot] += rows[r, code] over such a run."""
+    hi = lo + length
+    if length == n_codes:
+        begin = np.uint64(lo)
+        for c in range(np.uint64(length)):
+            out[begin + c] += rows[r, c]
+        hi = lo
+    for s in range(lo, hi):
+        out[np.uint64(s)] += rows[r, np.uint64(code[np.uint64(s - base)])]
+
+
+@kernel
 def add_runs(theta, ptr, code, observations, t, out):
     """out[code] += theta[slot] over the runs of all observations at position t."""
-    n_codes, base = len(out), ptr[0]
     for k in range(observations.shape[1]):
         x = observations[t, k]
-        if x < 0:
-            continue
-        lo, hi = ptr[x], ptr[x + 1]
-        if hi - lo == n_codes:
-            begin = np.uint64(lo)
-            for c in range(np.uint64(n_codes)):
-                out[c] += theta[begin + c]
-        else:
-            for s in range(lo, hi):
-                out[code[s - base]] += theta[s]
+        if x >= 0:
+            add_run(theta, code, ptr[0], ptr[x], ptr[x + 1] - ptr[x], out)
 
 
 @kernel
@@ -125,21 +145,70 @@ def pass_message(slot, matrices, begin, end, source, target, entry, p, vector, o
 
 
 @kernel
-def add_products(order, lo, hi, alpha, v, base, out):
-    """out[base + i * Y + j] += sum over r in order[lo:hi] of alpha[r - 1, i] * v[r, j], four rows at a time."""
+def pass_four(matrices, d, source, s0, s1, s2, s3, target, t0, t1, t2, t3):
+    """target[t] = source[s] @ matrices[d] for four rows at once: an element of the matrix is read once for four."""
+    n = source.shape[1]
+    for j in range(n):
+        target[t0, j] = target[t1, j] = target[t2, j] = target[t3, j] = 0.0
+    for i in range(0, n, 2):
+        a0, b0 = source[s0, i], source[s0, i + 1]
+        a1, b1 = source[s1, i], source[s1, i + 1]
+        a2, b2 = source[s2, i], source[s2, i + 1]
+        a3, b3 = source[s3, i], source[s3, i + 1]
+        for j in range(n):
+            x, y = matrices[d, i, j], matrices[d, i + 1, j]
+            target[t0, j] += a0 * x + b0 * y
+            target[t1, j] += a1 * x + b1 * y
+            target[t2, j] += a2 * x + b2 * y
+            target[t3, j] += a3 * x + b3 * y
+
+
+@kernel
+def pass_one(matrices, d, source, s, target, t):
+    """target[t] = source[s] @ matrices[d]."""
+    n = source.shape[1]
+    for j in range(n):
+        target[t, j] = 0.0
+    for i in range(0, n, 4):
+        a, b, c, e = source[s, i], source[s, i + 1], source[s, i + 2], source[s, i + 3]
+        for j in range(n):
+            target[t, j] += (
+                a * matrices[d, i, j]
+                + b * matrices[d, i + 1, j]
+                + c * matrices[d, i + 2, j]
+                + e * matrices[d, i + 3, j]
+            )
+
+
+@kernel
+def pass_sparse(n_labels, lo, hi, i_of, j_of, entry, source, s, target, t):
+    """target[t](j) = sum source[s] + sum over the entries of E - 1 (SBCD 9)."""
+    total = 0.0
+    for i in range(n_labels):
+        total += source[s, i]
+    for j in range(n_labels):
+        target[t, j] = total
+    for k in range(lo, hi):
+        target[t, j_of[k]] += source[s, i_of[k]] * entry[k]
+
+
+@kernel
+def add_products(rows, before, lo, hi, alpha, v, base, out):
+    """out[base + i * W + j] += sum over r in rows[lo:hi] of alpha[before[r], i] * v[r, j], four rows at a time."""
     n = alpha.shape[1]
     whole = lo + (hi - lo) // 4 * 4
     for m in range(lo, whole, 4):
-        q, r, s, t = order[m], order[m + 1], order[m + 2], order[m + 3]
+        q, r, s, t = rows[m], rows[m + 1], rows[m + 2], rows[m + 3]
+        bq, br, bs, bt = before[q], before[r], before[s], before[t]
         for i in range(n):
-            a, b, c, d = alpha[q - 1, i], alpha[r - 1, i], alpha[s - 1, i], alpha[t - 1, i]
+            a, b, c, d = alpha[bq, i], alpha[br, i], alpha[bs, i], alpha[bt, i]
             at = np.uint64(base + i * n)
             for j in range(np.uint64(n)):
                 out[at + j] += a * v[q, j] + b * v[r, j] + c * v[s, j] + d * v[t, j]
     for m in range(whole, hi):
-        q = order[m]
+        q = rows[m]
         for i in range(n):
-            a = alpha[q - 1, i]
+            a = alpha[before[q], i]
             at = np.uint64(base + i * n)
             for j in range(np.uint64(n)):
                 out[at + j] += a * v[q, j]

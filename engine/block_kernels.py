@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
-from engine.forward_backward import log_forward, log_sum
 from engine.jit import kernel
+from engine.logarithms import log_forward, log_sum
 from engine.scores import SAFE_RANGE, SPARSE_LOWEST, pair_scores
 
 PAD = 8  # columns between rows of a scratch matrix, so that its rows do not meet in one cache set
@@ -479,6 +479,71 @@ def _some_products(left, right, inverse, begin, end, code, n_labels, s1, s2):
             a += x
             c += x * x * inverse[m]
         s1[k], s2[k] = a, c
+
+
+@kernel
+def hessian_piece(layout, data, sets, index, state, piece, at, code, matrix):
+    """matrix += sum over the occurrences of w r^2 (E f_j f_k - E f_j E f_k) (THESIS appendix D).
+
+    Rows and columns are slots at the places `at` of [Y labels | Y labels at a start | pairs `code`]. Messages must
+    be those that an evaluation with derivatives left. False where a sequence has none, its scores being extreme.
+    """
+    n_labels, size = layout.n_labels, len(at)
+    q, row_of, of_position = np.empty(size), index.row_of, sets.of_position
+    alpha, beta, e = state.alpha, state.beta, state.e
+    for k in range(index.piece[piece], index.piece[piece + 1]):
+        t = index.position[k]
+        n = index.sequence_of[t]
+        if state.alpha_until[n] <= t or state.beta_from[n] > t:
+            return False
+        first = t == data.offsets[n]
+        total = 0.0
+        for y in range(n_labels):
+            total += alpha[t, y] * beta[t, y]
+        unit = 1.0 / total
+        for i in range(size):
+            a = at[i]
+            if a < n_labels:
+                q[i] = unit * alpha[t, a] * beta[t, a]
+            elif a < 2 * n_labels:
+                q[i] = unit * alpha[t, a - n_labels] * beta[t, a - n_labels] if first else 0.0
+            elif first:
+                q[i] = 0.0
+            else:
+                c = code[a - 2 * n_labels]
+                y = c % n_labels
+                pair = _factor_at(state, of_position[t], c // n_labels, y)
+                q[i] = unit / state.scale[t] * alpha[t - 1, c // n_labels] * pair * e[row_of[t], y] * beta[t, y]
+        weight = data.weights[n] * index.repeats[k] ** 2
+        for i in range(size):
+            for j in range(i + 1):
+                matrix[i, j] += weight * (_together(at[i], at[j], code, n_labels, q[i], q[j]) - q[i] * q[j])
+    for i in range(size):
+        for j in range(i):
+            matrix[j, i] = matrix[i, j]
+    return True
+
+
+@kernel
+def _factor_at(state, p, i, j):
+    """E_p(i, j)."""
+    if state.slot[p] >= 0:
+        return state.dense[state.slot[p], i, j]
+    for k in range(state.begin[p], state.end[p]):
+        if state.row[k] == i and state.column[k] == j:
+            return 1.0 + state.entry[k]
+    return 1.0
+
+
+@kernel
+def _together(a, b, code, n_labels, qa, qb):
+    """E f_a f_b at one position: a is not before b in [labels | labels at a start | pairs]."""
+    if a == b:
+        return qa
+    label = code[a - 2 * n_labels] % n_labels if a >= 2 * n_labels else a % n_labels
+    if b < n_labels <= a and b == label:
+        return qa
+    return 0.0
 
 
 @kernel

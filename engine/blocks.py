@@ -4,6 +4,8 @@ Only the sequences that contain x are visited, and in each only the stretch from
 messages are still right to the occurrences of x. See `engine.block_kernels`.
 """
 
+import functools
+
 import numpy as np
 
 from engine import threads
@@ -13,11 +15,13 @@ from engine.block_kernels import (
     block_gradient,
     evaluate_piece,
     fill_messages,
+    hessian_piece,
     renew_rows,
     renew_sets,
 )
 from engine.chain_objective import active_weights, observed_counts
 from engine.data import Dataset
+from engine.errors import EspalierError
 from engine.index import PairSets, check_labels, check_observations, invert, pair_sets
 from engine.layout import Layout
 from engine.posteriors import balanced
@@ -104,6 +108,19 @@ class Blocks:
             first += more_first
             second += more_second
         return loss, first, second
+
+    def hessian(self, x: int, slots: int, at: np.ndarray, code: np.ndarray) -> np.ndarray:
+        """The block Hessian of THESIS appendix D at the slots of an evaluation that has just been made; see there."""
+
+        def piece(i):
+            matrix = np.zeros((slots, slots))
+            known = hessian_piece(self.layout, self.data, self.sets, self.index, self.state, i, at, code, matrix)
+            return known, matrix
+
+        parts = threads.run(piece, range(self.index.piece_ptr[x], self.index.piece_ptr[x + 1]))
+        if not all(known for known, _ in parts):
+            return np.empty((0, 0))
+        return functools.reduce(np.add, [matrix for _, matrix in parts])
 
     def refresh(self, x: int) -> None:
         """Bring all that depends on the weights of block x up to theta."""
@@ -221,6 +238,8 @@ class BlockObjective:
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
         check_observations(dataset, layout)
         check_labels(dataset.labels, layout)
+        if len(dataset.token_weights):
+            raise EspalierError("virtual weights cannot be trained with token weights: use ChainObjective")
         self.dataset, self.layout, self.sparse, self.size = dataset, layout, sparse, layout.size
         self.sets, self.observed = pair_sets(dataset, layout), observed_counts(dataset, layout)
         self.blocks = Blocks(self, np.zeros(layout.size))

@@ -1,17 +1,23 @@
 """The loss of a linear-chain CRF and its gradient, over one data set."""
 
 import threading
+from functools import cached_property
 
 import numpy as np
 
-from engine import expectations, threads
-from engine.data import Dataset
-from engine.index import Inverse, check_labels, check_observations, check_theta, invert, pair_sets
+from engine.composites import Composites, find_composites
+from engine.counting import carrying_columns, sort_by
+from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
+from engine.expectations import Gathering, gather, make_gathering
+from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
-from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
-from engine.scatter import CHUNKS, add_unigrams, fits, pair_slots, scattered_gradient
-from engine.scores import density, make_factors
+from engine.partial import partial_labels, silent
+from engine.posteriors import all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
+from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
+from engine.schedule import Schedule, make_schedule
+from engine.scores import density, make_factors, padded
+from engine.token_weights import first_weights, token_weights
 from engine.vectors import dot
 
 
@@ -21,52 +27,77 @@ class ChainObjective:
     The transposed index and the observed counts are made once; each call makes the
     factors, runs forward-backward over the sequences and sums expectations: scattered by
     position while theta fits the cache, else gathered by observation. Both are exact.
+    Partial labels and token weights add `terms` of their own; see these modules.
     """
 
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
         check_observations(dataset, layout)
-        check_labels(dataset.labels, layout)
         density(sparse)  # an unknown name is refused here, not in the middle of a run
-        self.dataset, self.layout, self.sparse = dataset, layout, sparse
+        made = [make(dataset, layout, sparse) for make in (partial_labels, token_weights)]
+        self.terms = [term for term in made if term is not None]
+        self.dataset, self.layout, self.sparse = ordinary(dataset), layout, sparse
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
         self._rows, self._lock = None, threading.Lock()  # kept between calls; one gradient at a time uses them
-        self._index()
+        self.slots = pair_slots(layout, self.sets)
+        self.scattered = fits(layout, self.slots)
+        self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
 
-    def _index(self) -> None:
-        n_observations, n_sets = self.layout.n_observations, len(self.sets.ptr) - 1
-        templates = max(1, self.dataset.observations.shape[1])
-        flat = invert(self.dataset.observations.ravel(), n_observations)
-        self.positions = Inverse(flat.ptr, (flat.entry // templates).astype(np.int32))
-        self.positions_of_set = invert(self.sets.of_position, n_sets)
-        member_of = np.repeat(np.arange(n_sets, dtype=np.int32), np.diff(self.sets.ptr))
-        order = invert(self.sets.observation, n_observations)
-        self.sets_of = Inverse(order.ptr, member_of[order.entry])
-        self.is_first = np.zeros(len(self.dataset.labels), bool)
-        self.is_first[self.dataset.offsets[:-1]] = True
-        counts = -(-np.diff(self.positions_of_set.ptr) // expectations.PIECE)
-        self.piece_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self.slots = pair_slots(self.layout, self.sets)
-        self.scattered = fits(self.layout, len(self.slots.code))
-        everyone = np.arange(len(self.dataset.weights))
-        self.chunks = [everyone[slice(*run)] for run in balanced(np.diff(self.dataset.offsets), CHUNKS)]
-        self.observation_runs = balanced(np.diff(self.positions.ptr))
+    # What a scattered gradient needs, then what a gathered one and solvers by blocks need: each is made when used.
+
+    @cached_property
+    def composites(self) -> Composites:
+        return find_composites(self.dataset, self.layout)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return make_plan(self.dataset, self.layout, self.slots, self.composites, self.chunks)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return make_schedule(self.dataset.offsets, self.sets, self.chunks, padded(self.layout.n_labels))
+
+    @cached_property
+    def positions(self) -> Inverse:
+        """Positions of each observation, one entry for each template that yields it."""
+        flat = invert(self.dataset.observations.ravel(), self.layout.n_observations)
+        return flat._replace(entry=flat.entry // np.int32(max(1, self.dataset.observations.shape[1])))
+
+    @cached_property
+    def positions_of_set(self) -> Inverse:
+        return invert(self.sets.of_position, len(self.sets.ptr) - 1)
+
+    @cached_property
+    def sets_of(self) -> Inverse:
+        """Sets that hold each observation."""
+        member_of = np.repeat(np.arange(len(self.sets.ptr) - 1, dtype=np.int32), np.diff(self.sets.ptr))
+        order = invert(self.sets.observation, self.layout.n_observations)
+        return order._replace(entry=member_of[order.entry])
+
+    @cached_property
+    def gathering(self) -> Gathering:
+        return make_gathering(self.dataset, self.layout, self.composites)
 
     def value(self, theta: np.ndarray) -> float:
         """The loss alone: forward recursion only."""
         check_theta(theta, self.layout)
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        return self._loss(theta, all_log_partitions(theta, self.dataset, self.layout, self.sets, factors))
+        value = self._loss(theta, self._log_partitions(theta, factors))
+        for term in self.terms:
+            value += term.value(theta)
+        return value
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
         check_theta(theta, self.layout)
-        factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        gradient = np.negative(self.observed)
         with self._lock:
-            log_z = (self._scatter if self.scattered else self._gather)(theta, factors, gradient)
-        return self._loss(theta, log_z), gradient
+            gradient, log_z = self._expected(theta)
+            gradient -= self.observed
+            value = self._loss(theta, log_z)
+            for term in self.terms:
+                value += term.add_gradient(theta, gradient)
+        return value, gradient
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
@@ -75,55 +106,48 @@ class ChainObjective:
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
 
-    def _scatter(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
+    def _log_partitions(self, theta: np.ndarray, factors) -> np.ndarray:
+        return all_log_partitions(theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites)
+
+    def _expected(self, theta: np.ndarray, squared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """(expected counts, log Z) at theta; of p^2 in place of p when `squared`."""
+        factors = make_factors(theta, self.layout, self.sets, self.sparse)
+        return (self._scatter if self.scattered else self._gather)(theta, factors, squared)
+
+    def _scatter(self, theta: np.ndarray, factors, squared: bool):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
         if self._rows is None:
-            self._rows = np.empty((len(self.chunks), self.size + len(self.slots.code)))
+            self._rows = np.empty((len(self.chunks), self.plan.total))
         data, layout, sets = self.dataset, self.layout, self.sets
-        log_z = scattered_gradient(theta, data, layout, sets, factors, self.slots, self.chunks, self._rows, gradient)
+        expected, log_z = scattered_sums(
+            theta, data, layout, sets, factors, self.plan, self.schedule, self._rows, squared
+        )
         for n in np.flatnonzero(np.isnan(log_z)):
             lo, hi = data.offsets[n], data.offsets[n + 1]
             alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
-            log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, gradient)
-            add_unigrams(layout, data.observations, lo, gamma, gradient)
-        return log_z
+            log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, expected)
+            add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, expected)
+        return expected, log_z
 
-    def _gather(self, theta: np.ndarray, factors, gradient: np.ndarray) -> np.ndarray:
+    def _gather(self, theta: np.ndarray, factors, squared: bool):
         """Posteriors of all positions, then by observation."""
         if self._rows is None:
             self._rows = posterior_rows(self.dataset, self.layout)
-        alpha, v, gamma, log_z = posteriors(theta, self.dataset, self.layout, self.sets, factors, self._rows, gradient)
-        self._unigrams(gamma, gradient)
-        self._bigrams(factors, alpha, v, gradient)
-        return log_z
+        expected = np.zeros(self.size)
+        *posterior, log_z = posteriors(
+            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, self._rows,
+            expected, squared,
+        )  # fmt: skip
+        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, squared, expected)
+        return expected, log_z
 
-    def _unigrams(self, gamma, gradient) -> None:
-        def piece(run):
-            expectations.gather_unigrams(self.layout, self.positions, gamma, self.is_first, *run, gradient)
 
-        threads.run(piece, self.observation_runs)
-
-    def _bigrams(self, factors, alpha, v, gradient) -> None:
-        n_sets, n_labels = len(self.sets.ptr) - 1, self.layout.n_labels
-        partial = np.empty((int(self.piece_ptr[-1]), n_labels, n_labels))
-        expected = np.empty((n_sets, n_labels, n_labels))
-
-        def piece(run):
-            for p in range(*run):
-                entries = self.positions_of_set.entry[self.positions_of_set.ptr[p] : self.positions_of_set.ptr[p + 1]]
-                for k in range(self.piece_ptr[p], self.piece_ptr[p + 1]):
-                    lo = (k - self.piece_ptr[p]) * expectations.PIECE
-                    expectations.multiply_piece(entries[lo : lo + expectations.PIECE], alpha, v, partial[k])
-
-        threads.run(piece, balanced(np.diff(self.positions_of_set.ptr)))
-        threads.run(
-            lambda run: expectations.finish_sets(factors, self.piece_ptr, partial, *run, expected),
-            threads.ranges(n_sets, PIECES) if n_sets else [],
-        )
-        threads.run(
-            lambda run: expectations.gather_bigrams(self.layout, self.sets_of, expected, *run, gradient),
-            self.observation_runs,
-        )
+def ordinary(dataset: Dataset) -> Dataset:
+    """The data set whose ordinary loss is the part that needs no terms: weights w_n tau_1, 0 where nothing is known."""
+    weights = first_weights(dataset)
+    if dataset.labels.min(initial=0) < 0:
+        weights = np.where(silent(dataset), 0.0, weights)
+    return dataset._replace(weights=weights, token_weights=NO_TOKEN_WEIGHTS)
 
 
 def active_weights(layout: Layout, theta: np.ndarray) -> dict[str, int]:
@@ -134,44 +158,56 @@ def active_weights(layout: Layout, theta: np.ndarray) -> dict[str, int]:
 
 
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
-    """Weighted count of each weight's feature in the labelled data."""
-    token_weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    """Weighted count of each weight's feature in the sequences whose labels are all known."""
+    if dataset.labels.min(initial=0) < 0:
+        dataset = select(dataset, np.flatnonzero(~any_in_sequence(dataset, dataset.labels < 0)))
+    weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    if len(dataset.token_weights):
+        weights *= dataset.token_weights
+    labels, first = dataset.labels, np.zeros(len(dataset.labels), bool)
+    first[dataset.offsets[:-1]] = True
+    inner = np.flatnonzero(~first)
     counts = np.zeros(layout.size)
-    _count(dataset.observations, dataset.labels, dataset.offsets, token_weights, layout, counts)
+    visits = {"unigram": (np.arange(len(labels)), labels), "start": (dataset.offsets[:-1], labels[first]),
+              "bigram": (inner, labels[inner - 1] * layout.n_labels + labels[inner])}  # fmt: skip
+    for family, (positions, code) in visits.items():
+        _count(dataset.observations, *layout.family(family), positions, code, weights, counts)
     return counts
 
 
-@kernel
-def _count(observations, labels, offsets, token_weights, layout, counts):
-    for n in range(len(offsets) - 1):
-        for t in range(offsets[n], offsets[n + 1]):
-            y = labels[t]
-            for k in range(observations.shape[1]):
-                x = observations[t, k]
-                if x < 0:
-                    continue
-                _count_one(layout.unigram_ptr, layout.unigram_code, x, y, layout.n_labels, token_weights[t], counts)
-                if t == offsets[n]:
-                    _count_one(layout.start_ptr, layout.start_code, x, y, layout.n_labels, token_weights[t], counts)
-                else:
-                    pair = labels[t - 1] * layout.n_labels + y
-                    _count_one(layout.bigram_ptr, layout.bigram_code, x, pair, layout.n_labels**2,
-                               token_weights[t], counts)  # fmt: skip
-
-
-@kernel
-def _count_one(ptr, code, x, wanted, n_codes, weight, counts):
-    """Codes of a run are sorted, so a slot is found by bisection."""
-    lo, hi = ptr[x], ptr[x + 1]
-    if hi - lo == n_codes:
-        counts[lo + wanted] += weight
+def _count(observations, ptr, codes, n_codes, positions, code, weights, counts) -> None:
+    """Add the weights of the positions to the counts of one family."""
+    columns = carrying_columns(observations, ptr)
+    if not len(columns):
         return
-    base, end = ptr[0], hi
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if code[middle - base] < wanted:
-            lo = middle + 1
-        else:
-            hi = middle
-    if lo < end and code[lo - base] == wanted:
-        counts[lo] += weight
+    order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
+    at = np.where(ptr[1:] > ptr[:-1], ptr[:-1], -1)
+    _add_counts(observations, columns, positions[order], code[order], weights, ptr, codes, at, counts)
+
+
+@kernel
+def _add_counts(observations, columns, positions, code, weights, ptr, codes, at, counts):
+    """counts[slot of (x, code)] += weight, where there is one.
+
+    Positions come by code, and the codes of a run ascend, so `at`, where each run has come to, only moves on;
+    -1 is the end. The sum of one slot is still in the order of positions.
+    """
+    base, full = ptr[0], len(codes) == 0
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        weight = weights[t]
+        for k in columns:
+            x = observations[t, k]
+            if x < 0 or at[x] < 0:
+                continue
+            s = at[x]
+            if full:
+                counts[s + c] += weight
+            elif codes[s - base] == c:
+                counts[s] += weight
+            elif codes[s - base] < c:
+                while s < ptr[x + 1] and codes[s - base] < c:
+                    s += 1
+                at[x] = s if s < ptr[x + 1] else -1
+                if at[x] >= 0 and codes[s - base] == c:
+                    counts[s] += weight

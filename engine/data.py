@@ -6,14 +6,20 @@ import numpy as np
 
 from engine.errors import EspalierError
 
+UNKNOWN = -1  # the label of a position where any label is possible
+FIRST_SET = -2  # label FIRST_SET - s: one of the labels of label_sets[s]
+NO_SETS, NO_TOKEN_WEIGHTS = np.zeros((0, 0), bool), np.zeros(0)
+
 
 class Dataset(NamedTuple):
     """N sequences with T positions in all and K templates."""
 
     observations: np.ndarray  # int32 [T, K], id of the observation, -1 = none
-    labels: np.ndarray  # int32 [T], -1 = unknown
+    labels: np.ndarray  # int32 [T], -1 = unknown, -2 - s = one of label_sets[s]
     offsets: np.ndarray  # int64 [N + 1], sequence n is [offsets[n], offsets[n + 1])
     weights: np.ndarray  # float64 [N]
+    label_sets: np.ndarray = NO_SETS  # bool [S, Y]
+    token_weights: np.ndarray = NO_TOKEN_WEIGHTS  # float64 [T], or empty: all are 1
 
 
 def _plain(values, dtype) -> np.ndarray:
@@ -21,14 +27,14 @@ def _plain(values, dtype) -> np.ndarray:
     return np.require(values, dtype, ["C", "W"])
 
 
-def make_dataset(observations, labels, offsets, weights=None) -> Dataset:
+def make_dataset(observations, labels, offsets, weights=None, label_sets=None, token_weights=None) -> Dataset:
     """Check and convert; every later kernel relies on what is checked here."""
     observations = _plain(observations, np.int32)
     offsets = _plain(offsets, np.int64)
     if observations.ndim != 2:
         raise EspalierError(f"observations has {observations.ndim} dimensions: expected positions x templates")
     tokens, sequences = len(observations), len(offsets) - 1
-    labels = np.full(tokens, -1, np.int32) if labels is None else _plain(labels, np.int32)
+    labels = np.full(tokens, UNKNOWN, np.int32) if labels is None else _plain(labels, np.int32)
     weights = np.ones(sequences) if weights is None else _plain(weights, np.float64)
     if sequences < 0 or offsets[0] != 0 or offsets[-1] != tokens:
         raise EspalierError(f"offsets must run from 0 to the {tokens} positions, found {offsets[[0, -1]].tolist()}")
@@ -37,12 +43,35 @@ def make_dataset(observations, labels, offsets, weights=None) -> Dataset:
         raise EspalierError(f"sequence {empty} has no position: leave empty sequences out")
     if len(labels) != tokens:
         raise EspalierError(f"{len(labels)} labels for {tokens} positions: expected one each")
-    if len(weights) != sequences:
-        raise EspalierError(f"{len(weights)} weights for {sequences} sequences: expected one each")
+    _check_weights(weights, sequences, "weight", "sequence")
+    label_sets = NO_SETS if label_sets is None else _plain(label_sets, bool)
+    _check_sets(labels, label_sets)
+    if token_weights is None or len(token_weights) == 0:
+        return Dataset(observations, labels, offsets, weights, label_sets)
+    token_weights = _plain(token_weights, np.float64)
+    _check_weights(token_weights, tokens, "token weight", "position")
+    return Dataset(observations, labels, offsets, weights, label_sets, token_weights)
+
+
+def _check_weights(weights: np.ndarray, count: int, name: str, what: str) -> None:
+    if len(weights) != count:
+        raise EspalierError(f"{len(weights)} {name}s for {count} {what}s: expected one each")
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad):
-        raise EspalierError(f"weight {weights[bad[0]]} of sequence {bad[0]}: expected a finite number of at least 0")
-    return Dataset(observations, labels, offsets, weights)
+        raise EspalierError(f"{name} {weights[bad[0]]} of {what} {bad[0]}: expected a finite number of at least 0")
+
+
+def _check_sets(labels: np.ndarray, label_sets: np.ndarray) -> None:
+    if label_sets.ndim != 2:
+        raise EspalierError(f"label_sets has {label_sets.ndim} dimensions: expected sets x labels")
+    if not np.all(label_sets.any(axis=1)):
+        raise EspalierError(f"label set {int(np.argmin(label_sets.any(axis=1)))} is empty: expected a label in each")
+    lowest = UNKNOWN - len(label_sets)
+    if labels.min(initial=0) < lowest:
+        t = int(np.argmax(labels < lowest))
+        raise EspalierError(
+            f"label {labels[t]} at position {t} names a set, there are {len(label_sets)}: expected at least {lowest}"
+        )
 
 
 def select(dataset: Dataset, sequences: np.ndarray) -> Dataset:
@@ -50,4 +79,26 @@ def select(dataset: Dataset, sequences: np.ndarray) -> Dataset:
     lengths = np.diff(dataset.offsets)[sequences]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     positions = np.repeat(dataset.offsets[sequences] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return Dataset(dataset.observations[positions], dataset.labels[positions], offsets, dataset.weights[sequences])
+    return dataset._replace(
+        observations=dataset.observations[positions], labels=dataset.labels[positions], offsets=offsets,
+        weights=dataset.weights[sequences],
+        token_weights=dataset.token_weights[positions] if len(dataset.token_weights) else dataset.token_weights,
+    )  # fmt: skip
+
+
+def any_in_sequence(dataset: Dataset, where: np.ndarray) -> np.ndarray:
+    """For each sequence whether `where` [T] holds at any of its positions, bool [N]."""
+    return np.logical_or.reduceat(where, dataset.offsets[:-1]) if len(dataset.weights) else np.zeros(0, bool)
+
+
+def label_rows(dataset: Dataset, n_labels: int, unknown: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """(row [T], table bool [R, Y]): position t may have the labels of table[row[t]].
+
+    A row for each label, one for the unknown label (all labels, or none with unknown=False), one for each set.
+    """
+    sets = dataset.label_sets
+    if len(sets) and sets.shape[1] != n_labels:
+        raise EspalierError(f"label_sets has {sets.shape[1]} columns: expected the {n_labels} labels")
+    table = np.concatenate([np.eye(n_labels, dtype=bool), np.full((1, n_labels), unknown), sets.reshape(-1, n_labels)])
+    labels = dataset.labels.astype(np.int64)
+    return np.where(labels >= 0, labels, n_labels + UNKNOWN - labels), table

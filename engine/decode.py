@@ -1,21 +1,39 @@
-"""Decoding and posterior quantities of a data set under weights theta."""
+"""Decoding and posterior quantities of a data set under weights theta.
+
+Functions that take `allowed` and `transitions` look at the allowed labellings only, as
+if the others did not exist: `allowed` is bool [T, Y], or "labels" for the data set's own
+labels and label sets; `transitions` is a `Transitions`, see `engine.scheme`.
+"""
 
 import numpy as np
 
-from engine import threads
+from engine import constraints, threads
 from engine.arithmetic import add_runs
+from engine.composites import no_composites
+from engine.constraints import Transitions, make_constraints, unrestricted
 from engine.data import Dataset
+from engine.errors import EspalierError
 from engine.index import PairSets, check_labels, check_observations, check_theta, pair_sets
 from engine.jit import kernel
 from engine.layout import Layout
-from engine.posteriors import all_log_partitions, balanced, posterior_rows, posteriors
+from engine.nbest import NBest, best_labellings
+from engine.posteriors import all_log_partitions, balanced, in_lockstep, posterior_rows, posteriors
 from engine.scores import density, make_factors, pair_scores, position_scores
 
+PAIR_BYTES = 1 << 30  # what the marginals of all pairs may take unless the caller says more
 
-def log_partition(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
+
+def log_partition(
+    dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto", allowed=None,
+    transitions: Transitions | None = None,
+) -> np.ndarray:  # fmt: skip
     """log Z(x^n) of each sequence, float64 [N]."""
     sets = _sets(dataset, layout, theta)
-    return all_log_partitions(theta, dataset, layout, sets, make_factors(theta, layout, sets, sparse))
+    restriction = make_constraints(dataset, layout, allowed, transitions)
+    if restriction is not None:
+        return constraints.run(theta, dataset, layout, sets, restriction)
+    factors, schedule = make_factors(theta, layout, sets, sparse), in_lockstep(dataset, layout, sets)
+    return all_log_partitions(theta, dataset, layout, sets, factors, schedule, no_composites(dataset))
 
 
 def _sets(dataset: Dataset, layout: Layout, theta: np.ndarray) -> PairSets:
@@ -52,17 +70,76 @@ def _score(theta, layout, observations, offsets, sets, labels, out):
                 out[n] += pairs[labels[t - 1] * layout.n_labels + labels[t]]
 
 
-def marginals(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
+def marginals(
+    dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto", allowed=None,
+    transitions: Transitions | None = None,
+) -> np.ndarray:  # fmt: skip
     """p(y_t = y | x) at each position, float64 [T, Y]."""
     sets = _sets(dataset, layout, theta)
+    restriction = make_constraints(dataset, layout, allowed, transitions)
+    if restriction is not None:
+        gamma = np.empty((len(dataset.labels), layout.n_labels))
+        constraints.run(theta, dataset, layout, sets, restriction, gamma)
+        return gamma
     plain = dataset._replace(weights=np.ones(len(dataset.weights)))
     factors = make_factors(theta, layout, sets, sparse)
-    return posteriors(theta, plain, layout, sets, factors, posterior_rows(plain, layout))[2]
+    rows, schedule = posterior_rows(plain, layout), in_lockstep(plain, layout, sets)
+    gamma = posteriors(theta, plain, layout, sets, factors, schedule, no_composites(plain), rows)[2]
+    return np.ascontiguousarray(gamma[:, : layout.n_labels])
 
 
-def viterbi(dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto") -> np.ndarray:
+def pair_marginals(
+    dataset: Dataset, layout: Layout, theta: np.ndarray, allowed=None, transitions: Transitions | None = None,
+    limit: int = PAIR_BYTES,
+) -> np.ndarray:  # fmt: skip
+    """p(y_{t-1} = y', y_t = y | x), float64 [T, Y, Y], zero at first positions; for data that fit `limit` bytes."""
+    sets, n_labels, tokens = _sets(dataset, layout, theta), layout.n_labels, len(dataset.labels)
+    bytes_needed = 8 * tokens * n_labels * (n_labels + 1)
+    if bytes_needed > limit:
+        raise EspalierError(
+            f"the marginals of pairs of {n_labels} labels at {tokens} positions take {bytes_needed:,} bytes, the limit "
+            f"is {limit:,}: take fewer sequences at a time, or raise limit"
+        )
+    restriction = make_constraints(dataset, layout, allowed, transitions) or unrestricted(dataset, layout)
+    gamma, between = np.empty((tokens, n_labels)), np.empty((tokens, n_labels**2))
+    constraints.run(theta, dataset, layout, sets, restriction, gamma, between)
+    return between.reshape(tokens, n_labels, n_labels)
+
+
+def posterior(
+    dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto", allowed=None,
+    transitions: Transitions | None = None,
+) -> np.ndarray:  # fmt: skip
+    """The likeliest label of each position by itself, int32 [T]; among equals the smallest.
+
+    It has the fewest wrong labels to be expected, but its transitions may be forbidden ones.
+    """
+    return marginals(dataset, layout, theta, sparse, allowed, transitions).argmax(axis=1).astype(np.int32)
+
+
+def nbest(
+    dataset: Dataset, layout: Layout, theta: np.ndarray, n: int, sparse: str = "auto", allowed=None,
+    transitions: Transitions | None = None,
+) -> NBest:  # fmt: skip
+    """The n likeliest labellings of each sequence, best first, with scores and log-probabilities; see `NBest`."""
+    if n < 1:
+        raise EspalierError(f"n is {n}: expected at least 1 labelling")
+    sets = _sets(dataset, layout, theta)
+    restriction = make_constraints(dataset, layout, allowed, transitions) or unrestricted(dataset, layout)
+    count, scores, labels = best_labellings(theta, dataset, layout, sets, restriction, n)
+    log_z = log_partition(dataset, layout, theta, sparse, allowed, transitions)
+    return NBest(count, scores, np.minimum(scores - log_z[:, None], 0.0), labels)
+
+
+def viterbi(
+    dataset: Dataset, layout: Layout, theta: np.ndarray, sparse: str = "auto", allowed=None,
+    transitions: Transitions | None = None,
+) -> np.ndarray:  # fmt: skip
     """The likeliest labels of each sequence, int32 [T]; among equals the smallest label wins, from the end."""
     sets = _sets(dataset, layout, theta)
+    restriction = make_constraints(dataset, layout, allowed, transitions)
+    if restriction is not None:
+        return best_labellings(theta, dataset, layout, sets, restriction, 1)[2][0]
     table = _pair_table(theta, layout, sets, density(sparse))
     out = np.empty(len(dataset.labels), np.int32)
     threads.run(

@@ -5,6 +5,9 @@ attributes ({"word": "the", "title": True}); each attribute becomes an observati
 unigram weights, beside a label bias and plain transitions. With `templates`, a token is
 a row of columns and the templates make the observations. An Arrow or Polars table with
 the columns sequence, x0, x1, … is taken as rows of columns.
+
+y is a list of rows of labels. A label that is not known is None; where it is one of
+several, it is a set (or list, or tuple) of them.
 """
 
 import inspect
@@ -12,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import decode
+from engine import decode, warm_start
 from engine.chain_objective import ChainObjective
-from engine.data import Dataset, make_dataset
+from engine.data import FIRST_SET, UNKNOWN, Dataset, make_dataset
 from engine.errors import EspalierError
 from engine.layout import make_layout, observation_kinds
-from engine.measures import token_error
 from engine.model import Model
 from engine.penalty import ElasticNet
+from engine.scheme import transitions_of
 from engine.solvers import minimise
 from engine.templates import check_columns, expand_one, parse
 
@@ -46,8 +49,12 @@ class CRF:
             setattr(self, name, value)
         return self
 
-    def fit(self, X, y, sample_weight=None) -> "CRF":
-        """Learn from sequences X and their labels y (lists of texts); a weight of 2 counts as a duplicate."""
+    def fit(self, X, y, sample_weight=None, token_weight=None, start_from=None) -> "CRF":
+        """Learn from sequences X and their labels y; a sequence of weight 2 counts as a duplicate.
+
+        `token_weight` has a number for each token, see `engine.token_weights`. `start_from` is
+        a fitted CRF, a Model or the path of one, whose weights the training starts from.
+        """
         sequences = _sequences(X)
         labels = _labels(y, sequences)
         texts = [self._observations(rows) for rows in sequences]
@@ -56,13 +63,18 @@ class CRF:
             for text in row:
                 counts[text] = counts.get(text, 0) + 1
         names = [text for text, count in counts.items() if count >= self.min_count]
-        classes = sorted({label for row in labels for label in row})
-        code = {label: i for i, label in enumerate(classes)}
-        ids = [code[label] for row in labels for label in row]
-        data = _dataset(texts, {text: i for i, text in enumerate(names)}, ids, sample_weight)
+        classes = sorted({label for row in labels for value in row for label in _possible(value)})
+        ids, label_sets = _codes(labels, classes)
+        data = _dataset(
+            texts, {text: i for i, text in enumerate(names)}, ids, sample_weight, label_sets,
+            _token_weights(token_weight, sequences),
+        )  # fmt: skip
         layout = make_layout(self.pairs, data, len(classes), observation_kinds(names), self.start)
+        theta0 = None
+        if start_from is not None:
+            theta0 = warm_start.starting_point(_model_of(start_from), layout, names, classes)
         result = minimise(
-            self.solver, ChainObjective(data, layout, self.sparse), ElasticNet(self.rho1, self.rho2), None,
+            self.solver, ChainObjective(data, layout, self.sparse), ElasticNet(self.rho1, self.rho2), theta0,
             self.max_iterations, self.tolerance,
         )  # fmt: skip
         info = {"solver": self.solver, "penalty": {"rho1": self.rho1, "rho2": self.rho2}, "start": self.start,
@@ -77,21 +89,51 @@ class CRF:
     def classes_(self) -> list[str]:
         return self._model().labels
 
-    def predict(self, X) -> list[list[str]]:
-        """The likeliest labelling of each sequence."""
-        model, data = self._prepared(X)
-        return _cut([model.labels[i] for i in decode.viterbi(data, model.layout, model.theta)], data.offsets)
+    def predict(self, X, method: str = "viterbi", scheme: bool | str = False, allowed=None) -> list[list[str]]:
+        """The likeliest labelling of each sequence, or with method="posterior" the likeliest label of each position.
 
-    def predict_marginals(self, X) -> list[np.ndarray]:
+        `scheme` keeps to the transitions of the labels' scheme: True, or a name such as "iob1".
+        `allowed` says what is known beforehand, in the form of the labels y of `fit`.
+        """
+        methods = {"viterbi": decode.viterbi, "posterior": decode.posterior}
+        if method not in methods:
+            raise EspalierError(f"method is {method!r}: expected one of {', '.join(methods)}")
+        model, data = self._prepared(X, allowed)
+        ids = methods[method](data, model.layout, model.theta, **self._restriction(scheme, allowed))
+        return _cut([model.labels[i] for i in ids], data.offsets)
+
+    def predict_nbest(self, X, n: int, scheme: bool | str = False, allowed=None) -> list[list[tuple[float, list[str]]]]:
+        """Up to n likeliest labellings of each sequence, best first: pairs of log-probability and labels."""
+        model, data = self._prepared(X, allowed)
+        best = decode.nbest(data, model.layout, model.theta, n, **self._restriction(scheme, allowed))
+        cuts = zip(data.offsets, data.offsets[1:], best.count, best.log_probabilities, strict=False)
+        return [
+            [(float(log_p[r]), [model.labels[i] for i in best.labels[r, a:b]]) for r in range(count)]
+            for a, b, count, log_p in cuts
+        ]
+
+    def predict_marginals(self, X, scheme: bool | str = False, allowed=None) -> list[np.ndarray]:
         """p(label | sequence) at each position: one array [positions, labels] a sequence, in the order of classes_."""
-        model, data = self._prepared(X)
-        return _cut(decode.marginals(data, model.layout, model.theta), data.offsets)
+        model, data = self._prepared(X, allowed)
+        found = decode.marginals(data, model.layout, model.theta, **self._restriction(scheme, allowed))
+        return _cut(found, data.offsets)
 
     def score(self, X, y, sample_weight=None) -> float:
-        """Share of positions with the right label."""
-        predicted = [label for row in self.predict(X) for label in row]
-        gold = [label for row in _labels(y, _sequences(X)) for label in row]
-        return 1.0 - token_error(np.array(gold), np.array(predicted))
+        """Share of positions with the right label, those of a sequence of weight w counted w times.
+
+        A set of labels is met by any of them; positions without a known label do not count.
+        """
+        labels = _labels(y, _sequences(X))
+        weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if len(weights) != len(labels):
+            raise EspalierError(f"{len(weights)} weights for {len(labels)} sequences: expected one each")
+        right = total = 0.0
+        for row, predicted, weight in zip(labels, self.predict(X), weights, strict=True):
+            hits = [label in _possible(value) for value, label in zip(row, predicted, strict=True) if value is not None]
+            right, total = right + weight * sum(hits), total + weight * len(hits)
+        if not total > 0:
+            raise EspalierError("no position with a known label has a weight: there is nothing to score")
+        return float(right / total)
 
     def save(self, path: str | Path) -> None:
         self._model().save(path)
@@ -124,10 +166,21 @@ class CRF:
         check_columns(templates, min((len(row) for row in rows), default=0))
         return [[expand_one(template, rows, t) for template in templates] for t in range(len(rows))]
 
-    def _prepared(self, X) -> tuple[Model, Dataset]:
-        model = self._model()
-        texts = [self._observations(rows) for rows in _sequences(X)]
-        return model, _dataset(texts, {text: i for i, text in enumerate(model.observations)}, None, None)
+    def _prepared(self, X, allowed=None) -> tuple[Model, Dataset]:
+        model, sequences = self._model(), _sequences(X)
+        texts = [self._observations(rows) for rows in sequences]
+        ids, label_sets = (None, None) if allowed is None else _codes(_labels(allowed, sequences), model.labels)
+        return model, _dataset(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+
+    def _restriction(self, scheme: bool | str, allowed) -> dict:
+        transitions = transitions_of(self.classes_, scheme) if scheme else None
+        return {"allowed": None if allowed is None else "labels", "transitions": transitions}
+
+
+def _model_of(source) -> Model:
+    if isinstance(source, CRF):
+        return source._model()
+    return source if isinstance(source, Model) else Model.load(source)
 
 
 def _attributes(token) -> list[str]:
@@ -169,7 +222,47 @@ def _labels(y, sequences: list[list]) -> list[list[str]]:
     return labels
 
 
-def _dataset(texts: list, ids: dict[str, int], labels, weights) -> Dataset:
+def _possible(value) -> frozenset:
+    """The labels that an entry of y stands for; none for None."""
+    if value is None:
+        return frozenset()
+    return frozenset(value) if isinstance(value, set | frozenset | list | tuple) else frozenset([value])
+
+
+def _codes(labels: list[list], classes: list[str]) -> tuple[list[int], np.ndarray]:
+    """The labels of a data set, and its label sets where there are any."""
+    code, sets, ids = {label: i for i, label in enumerate(classes)}, {}, []
+    for n, row in enumerate(labels):
+        for t, value in enumerate(row):
+            possible = _possible(value)
+            unknown = [label for label in possible if label not in code]
+            if unknown:
+                raise EspalierError(f"label {unknown[0]!r} of sequence {n} is not known: expected one of {classes}")
+            if value is None:
+                ids.append(UNKNOWN)
+            elif len(possible) == 1:
+                ids.append(code[next(iter(possible))])
+            elif possible:
+                ids.append(FIRST_SET - sets.setdefault(possible, len(sets)))
+            else:
+                raise EspalierError(f"token {t} of sequence {n} has an empty set of labels: expected None if unknown")
+    table = np.array([[label in members for label in classes] for members in sets], bool)
+    return ids, table.reshape(len(sets), len(classes))
+
+
+def _token_weights(weights, sequences: list[list]) -> list[float] | None:
+    if weights is None:
+        return None
+    rows = [list(row) for row in weights]
+    for n, (row, tokens) in enumerate(zip(rows, sequences, strict=False)):
+        if len(row) != len(tokens):
+            raise EspalierError(f"sequence {n} has {len(tokens)} tokens and {len(row)} weights: expected one each")
+    if len(rows) != len(sequences):
+        raise EspalierError(f"{len(rows)} rows of token weights for {len(sequences)} sequences: expected one each")
+    return [weight for row in rows for weight in row]
+
+
+def _dataset(texts: list, ids: dict[str, int], labels, weights, label_sets=None, token_weights=None) -> Dataset:
     """Flat arrays; positions with fewer observations than others are filled up with -1."""
     rows = [row for sequence in texts for row in sequence]
     width = max((len(row) for row in rows), default=1)
@@ -177,7 +270,7 @@ def _dataset(texts: list, ids: dict[str, int], labels, weights) -> Dataset:
     for t, row in enumerate(rows):
         observations[t, : len(row)] = [ids.get(text, -1) for text in row]
     offsets = np.cumsum([0, *(len(sequence) for sequence in texts)])
-    return make_dataset(observations, labels, offsets, weights)
+    return make_dataset(observations, labels, offsets, weights, label_sets, token_weights)
 
 
 def _cut(values, offsets: np.ndarray) -> list:

@@ -1,110 +1,175 @@
-"""Expected counts, gathered by observation: no locks, no copies of theta, one order of summation.
+"""Expected counts, gathered by observation: no locks, no copies of theta, one order of summation."""
 
-The pairwise expectation of a set p is sum_t alpha_{t-1} v_t^T over its positions, a
-matrix product, multiplied by the factor once at the end.
-"""
+from typing import NamedTuple
 
 import numpy as np
 
+from engine import threads
+from engine.composites import Composites
+from engine.data import Dataset
+from engine.index import Inverse, PairSets, invert
 from engine.jit import kernel
+from engine.layout import Layout
+from engine.posteriors import PIECES, balanced
 
-# Positions of one set that are summed as one piece. Pieces are cut by the data alone, so
-# the sum has the same order for any number of threads.
-PIECE = 2048
+SLICES = 8  # of the previous label, done side by side; fixed, so that sums do not depend on the threads
+
+
+class Gathering(NamedTuple):
+    """Where each observation and each combination occurs."""
+
+    positions: Inverse  # of observations in columns of their own
+    first_positions: Inverse  # of all observations, among the first positions
+    combinations: Inverse  # that hold an observation
+    positions_of_combination: Inverse
+    observation_runs: list[tuple[int, int]]
+    combination_runs: list[tuple[int, int]]
+
+
+def make_gathering(dataset: Dataset, layout: Layout, composites: Composites) -> Gathering:
+    n_observations, n_rows = layout.n_observations, len(composites.ptr) - 1
+    positions = _rows_of(np.ascontiguousarray(dataset.observations[:, composites.columns]), n_observations)
+    first = _rows_of(dataset.observations[dataset.offsets[:-1]], n_observations)
+    first = first._replace(entry=dataset.offsets[:-1][first.entry].astype(np.int32))
+    owner = np.repeat(np.arange(n_rows, dtype=np.int32), np.diff(composites.ptr))
+    combinations = invert(composites.member, n_observations)
+    combinations = combinations._replace(entry=owner[combinations.entry])
+    of_combination = _rows_of(composites.ids, n_rows)
+    costs = np.diff(positions.ptr) + np.diff(combinations.ptr) + 1
+    return Gathering(
+        positions, first, combinations, of_combination, balanced(costs), balanced(np.diff(of_combination.ptr))
+    )
+
+
+def _rows_of(table: np.ndarray, n_keys: int) -> Inverse:
+    """Rows of a table in which each key >= 0 occurs, once for each time."""
+    if not table.shape[1]:
+        return Inverse(np.zeros(n_keys + 1, np.int64), np.empty(0, np.int32))
+    flat = invert(table.ravel(), n_keys)
+    return flat._replace(entry=(flat.entry // table.shape[1]).astype(np.int32))
+
+
+def gather(
+    layout: Layout, sets: PairSets, factors, positions_of_set: Inverse, where: Gathering, alpha, v, gamma, squared,
+    expected,
+) -> None:  # fmt: skip
+    """Add all expectations to `expected` [size], from the posteriors of all positions."""
+    n_labels, nothing = layout.n_labels, Inverse(np.zeros(layout.n_observations + 1, np.int64), np.empty(0, np.int32))
+    shared = np.empty((len(where.positions_of_combination.ptr) - 1, gamma.shape[1]))
+    threads.run(lambda run: sum_rows(*where.positions_of_combination, gamma, *run, shared), where.combination_runs)
+    threads.run(
+        lambda run: gather_runs(layout.unigram_ptr, layout.unigram_code, n_labels, where.positions, gamma,
+                                where.combinations, shared, *run, expected),
+        where.observation_runs,
+    )  # fmt: skip
+    threads.run(
+        lambda run: gather_runs(layout.start_ptr, layout.start_code, n_labels, where.first_positions, gamma, nothing,
+                                shared, *run, expected),
+        threads.ranges(layout.n_observations, PIECES) if len(layout.start_code) or np.ptp(layout.start_ptr) else [],
+    )  # fmt: skip
+    threads.run(
+        lambda run: gather_pairs(layout, sets, factors, positions_of_set, alpha, v, squared, *run, expected),
+        threads.ranges(n_labels, SLICES),
+    )
 
 
 @kernel
-def gather_unigrams(layout, positions, gamma, is_first, lo, hi, gradient):
-    """gradient[mu[x, y]] += sum over positions of x of gamma[t, y], for x in [lo, hi); start weights alike."""
-    n_labels = layout.n_labels
-    total = np.empty(n_labels)
+def sum_rows(ptr, entry, rows, lo, hi, out):
+    """out[c] = sum of the rows of its entries, for c in [lo, hi)."""
+    width = out.shape[1]
+    for c in range(lo, hi):
+        for y in range(width):
+            out[c, y] = 0.0
+        for i in range(ptr[c], ptr[c + 1]):
+            t = entry[i]
+            for y in range(width):
+                out[c, y] += rows[t, y]
+
+
+@kernel
+def gather_runs(run_ptr, code, n_labels, at, rows, at_shared, shared, lo, hi, gradient):
+    """gradient[slot] += the rows of the positions of x, and the shared rows of its combinations, for x in [lo, hi).
+
+    `at` lists the positions of each observation in columns of its own, `at_shared` its combinations.
+    """
+    at_ptr, at_entry, shared_ptr, shared_entry = at.ptr, at.entry, at_shared.ptr, at_shared.entry
+    total, base = np.empty(n_labels), run_ptr[0]
     for x in range(lo, hi):
-        _gather(layout.unigram_ptr, layout.unigram_code, x, positions, gamma, total, gradient)
-        if layout.start_ptr[x + 1] > layout.start_ptr[x]:
-            _gather_first(layout, x, positions, gamma, is_first, total, gradient)
-
-
-@kernel
-def _gather(ptr, code, x, positions, gamma, total, gradient):
-    lo, hi = ptr[x], ptr[x + 1]
-    n_labels = len(total)
-    if hi - lo == n_labels:
-        total[:] = 0.0
-        for i in range(positions.ptr[x], positions.ptr[x + 1]):
-            t = positions.entry[i]
-            for y in range(n_labels):
-                total[y] += gamma[t, y]
+        begin, end = run_ptr[x], run_ptr[x + 1]
+        if begin == end:
+            continue
         for y in range(n_labels):
-            gradient[lo + y] += total[y]
-    elif hi > lo:
-        base = ptr[0]
-        for i in range(positions.ptr[x], positions.ptr[x + 1]):
-            t = positions.entry[i]
-            for s in range(lo, hi):
-                gradient[s] += gamma[t, code[s - base]]
-
-
-@kernel
-def _gather_first(layout, x, positions, gamma, is_first, total, gradient):
-    total[:] = 0.0
-    for i in range(positions.ptr[x], positions.ptr[x + 1]):
-        t = positions.entry[i]
-        if is_first[t]:
-            for y in range(len(total)):
-                total[y] += gamma[t, y]
-    lo, hi = layout.start_ptr[x], layout.start_ptr[x + 1]
-    full = hi - lo == len(total)
-    for s in range(lo, hi):
-        gradient[s] += total[s - lo if full else layout.start_code[s - layout.start_ptr[0]]]
-
-
-@kernel
-def multiply_piece(entries, alpha, v, out):
-    """out[y', y] = sum over the positions t in entries of alpha_{t-1}(y') v_t(y), four at a time."""
-    n = alpha.shape[1]
-    out[:] = 0.0
-    whole = len(entries) - len(entries) % 4
-    for k in range(0, whole, 4):
-        t0, t1, t2, t3 = entries[k], entries[k + 1], entries[k + 2], entries[k + 3]
-        for i in range(n):
-            a0, a1, a2, a3 = alpha[t0 - 1, i], alpha[t1 - 1, i], alpha[t2 - 1, i], alpha[t3 - 1, i]
-            for j in range(n):
-                out[i, j] += a0 * v[t0, j] + a1 * v[t1, j] + a2 * v[t2, j] + a3 * v[t3, j]
-    for k in range(whole, len(entries)):
-        t = entries[k]
-        for i in range(n):
-            a = alpha[t - 1, i]
-            for j in range(n):
-                out[i, j] += a * v[t, j]
-
-
-@kernel
-def finish_sets(factors, piece_ptr, partial, lo, hi, expected):
-    """expected[p] = (sum of its pieces, in order) * factor, for the sets [lo, hi)."""
-    for p in range(lo, hi):
-        expected[p] = 0.0
-        for k in range(piece_ptr[p], piece_ptr[p + 1]):
-            expected[p] += partial[k]
-        d = factors.slot[p]
-        if d >= 0:
-            expected[p] *= factors.dense[d]
+            total[y] = 0.0
+        for i in range(at_ptr[x], at_ptr[x + 1]):
+            t = at_entry[i]
+            for y in range(n_labels):
+                total[y] += rows[t, y]
+        for i in range(shared_ptr[x], shared_ptr[x + 1]):
+            c = shared_entry[i]
+            for y in range(n_labels):
+                total[y] += shared[c, y]
+        if end - begin == n_labels:
+            for y in range(n_labels):
+                gradient[begin + y] += total[y]
         else:
-            for k in range(factors.begin[p], factors.end[p]):
-                expected[p, factors.row[k], factors.column[k]] *= 1.0 + factors.entry[k]
+            for s in range(begin, end):
+                gradient[s] += total[code[s - base]]
 
 
 @kernel
-def gather_bigrams(layout, sets_of, expected, lo, hi, gradient):
-    """gradient[lambda[x, y', y]] += sum over the sets p that contain x of expected[p, y', y]."""
-    n_labels = layout.n_labels
-    for x in range(lo, hi):
-        begin, end = layout.bigram_ptr[x], layout.bigram_ptr[x + 1]
-        full = end - begin == n_labels * n_labels
-        for i in range(sets_of.ptr[x], sets_of.ptr[x + 1]):
-            flat = expected[sets_of.entry[i]].ravel()
-            if full:
-                for c in range(n_labels * n_labels):
-                    gradient[begin + c] += flat[c]
+def gather_pairs(layout, sets, factors, positions_of_set, alpha, v, squared, lo, hi, gradient):
+    """gradient[lambda[x, y', y]] += sum over the sets of x and their positions of alpha_{t-1}(y') E(y', y) v_t(y).
+
+    For the previous labels y' in [lo, hi): slices touch different weights. A set's sum is one
+    matrix product, multiplied by the factor once and handed to the members while it is in the cache.
+    """
+    n_labels, run_ptr, code = layout.n_labels, layout.bigram_ptr, layout.bigram_code
+    ptr, entries = positions_of_set.ptr, positions_of_set.entry
+    member_ptr, member, slot, dense = sets.ptr, sets.observation, factors.slot, factors.dense
+    first_entry, last_entry, row, column, entry = (
+        factors.begin, factors.end, factors.row, factors.column, factors.entry,
+    )  # fmt: skip
+    size, first, base = (hi - lo) * n_labels, lo * n_labels, run_ptr[0]
+    total = np.empty(size)
+    for p in range(len(ptr) - 1):
+        for c in range(size):
+            total[c] = 0.0
+        whole = ptr[p] + (ptr[p + 1] - ptr[p]) // 4 * 4
+        for k in range(ptr[p], whole, 4):
+            t0, t1, t2, t3 = entries[k], entries[k + 1], entries[k + 2], entries[k + 3]
+            for i in range(lo, hi):
+                a0, a1, a2, a3 = alpha[t0 - 1, i], alpha[t1 - 1, i], alpha[t2 - 1, i], alpha[t3 - 1, i]
+                at = np.uint64((i - lo) * n_labels)
+                for j in range(np.uint64(n_labels)):
+                    total[at + j] += a0 * v[t0, j] + a1 * v[t1, j] + a2 * v[t2, j] + a3 * v[t3, j]
+        for k in range(whole, ptr[p + 1]):
+            t = entries[k]
+            for i in range(lo, hi):
+                a = alpha[t - 1, i]
+                at = np.uint64((i - lo) * n_labels)
+                for j in range(np.uint64(n_labels)):
+                    total[at + j] += a * v[t, j]
+        d = slot[p]
+        if d >= 0:
+            for i in range(lo, hi):
+                at = np.uint64((i - lo) * n_labels)
+                for j in range(np.uint64(n_labels)):
+                    factor = dense[d, i, j]
+                    total[at + j] *= factor * factor if squared else factor
+        else:
+            for k in range(first_entry[p], last_entry[p]):
+                c = row[k] * n_labels + column[k] - first
+                if 0 <= c < size:
+                    factor = 1.0 + entry[k]
+                    total[c] *= factor * factor if squared else factor
+        for m in range(member_ptr[p], member_ptr[p + 1]):
+            begin, end = run_ptr[member[m]], run_ptr[member[m] + 1]
+            if end - begin == n_labels * n_labels:
+                at = np.uint64(begin + first)
+                for c in range(np.uint64(size)):
+                    gradient[at + c] += total[c]
             else:
-                for s in range(begin, end):
-                    gradient[s] += flat[layout.bigram_code[s - layout.bigram_ptr[0]]]
+                s = begin + np.searchsorted(code[begin - base : end - base], first)
+                while s < end and code[s - base] < first + size:
+                    gradient[s] += total[code[s - base] - first]
+                    s += 1

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.counting import carrying_columns, combine, ends, first_places, group
 from engine.data import Dataset
 from engine.errors import EspalierError
 from engine.layout import Layout
@@ -29,10 +30,8 @@ class Inverse(NamedTuple):
 
 
 def invert(keys: np.ndarray, n_keys: int) -> Inverse:
-    """Positions of each key >= 0 in a flat array (a stable counting sort)."""
-    counts = np.bincount(keys[keys >= 0], minlength=n_keys)
-    order = np.argsort(keys, kind="stable")[len(keys) - counts.sum() :]
-    return Inverse(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), order.astype(np.int32))
+    """Positions of each key >= 0 in a flat array."""
+    return Inverse(*group(keys, n_keys))
 
 
 def check_observations(dataset: Dataset, layout: Layout) -> None:
@@ -45,6 +44,9 @@ def check_observations(dataset: Dataset, layout: Layout) -> None:
         )
     if int(dataset.labels.max(initial=-1)) >= layout.n_labels:
         raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")
+    lowest = -1 - len(dataset.label_sets)
+    if int(dataset.labels.min(initial=-1)) < lowest:
+        raise EspalierError(f"label {int(dataset.labels.min())} names no label set: expected at least {lowest}")
 
 
 def check_labels(labels: np.ndarray, layout: Layout) -> None:
@@ -62,20 +64,21 @@ def check_theta(theta: np.ndarray, layout: Layout) -> None:
 def pair_sets(dataset: Dataset, layout: Layout) -> PairSets:
     """Distinct sets, numbered by their sorted members; the empty set is a set like any other."""
     observations = dataset.observations
-    carries = np.append(np.diff(layout.bigram_ptr) > 0, False)  # the last entry serves id -1
-    code = np.zeros(len(observations), np.int64)
-    columns = [c for c in range(observations.shape[1]) if carries[observations[:, c]].any()]
-    for c in columns:
-        column = np.where(carries[observations[:, c]], observations[:, c], -1).astype(np.int64)
-        code = np.unique(code * (layout.n_observations + 1) + column + 1, return_inverse=True)[1]
     inner = np.ones(len(observations), bool)
     inner[dataset.offsets[:-1]] = False
-    _, example, of_inner = np.unique(code[inner], return_index=True, return_inverse=True)
-    members = np.flatnonzero(inner)[example]
-    table = np.full((len(members), len(columns)), -1, np.int32)
-    for i, c in enumerate(columns):
-        table[:, i] = np.where(carries[observations[members, c]], observations[members, c], -1)
+    inner = np.flatnonzero(inner)
+    carries = np.append(np.diff(layout.bigram_ptr) > 0, False)  # the last entry serves id -1
+    columns = carrying_columns(observations, layout.bigram_ptr)
+    ids, count = np.zeros(len(inner), np.int32), min(1, len(inner))
+    for c in columns:
+        column = observations[inner, c]
+        count = combine(ids, np.where(carries[column], column, np.int32(-1)), len(inner))
+    table = observations[inner[first_places(ids, count)]][:, columns]
+    table = np.where(carries[table], table, np.int32(-1))
+    order = np.lexsort(table.T[::-1]) if len(columns) else np.arange(count)
+    rank = np.empty(count, np.int32)
+    rank[order] = np.arange(count)
     of_position = np.full(len(observations), -1, np.int32)
-    of_position[inner] = of_inner
-    counts = (table >= 0).sum(axis=1)
-    return PairSets(of_position, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), table[table >= 0])
+    of_position[inner] = rank[ids]
+    table = table[order]
+    return PairSets(of_position, ends((table >= 0).sum(axis=1)), table[table >= 0])

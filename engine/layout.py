@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.data import Dataset
+from engine.counting import carrying_columns, ends, sort_by
+from engine.data import Dataset, label_rows
 from engine.errors import EspalierError
+from engine.jit import kernel
 
 UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
 KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
@@ -71,7 +73,7 @@ def _assemble(n_labels: int, runs: list[tuple[np.ndarray, np.ndarray]]) -> Layou
     """A layout from (lengths of runs, codes or empty) of the three families."""
     parts, base = [], 0
     for lengths, code in runs:
-        ptr = base + np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        ptr = base + ends(lengths)
         parts += [ptr, np.ascontiguousarray(code, dtype=np.int32)]
         base = int(ptr[-1])
     return Layout(n_labels, base, *parts)
@@ -88,7 +90,7 @@ def _check_kinds(kinds, n_labels: int) -> np.ndarray:
 
 def observation_kinds(observations: list[str]) -> np.ndarray:
     """Bits of each observation: what its first letter says it carries."""
-    return np.array([KINDS[text[:1]] for text in observations], np.uint8)
+    return np.fromiter((KINDS[text[:1]] for text in observations), np.uint8, len(observations))
 
 
 def make_layout(pairs: str, dataset: Dataset, n_labels: int, kinds, start: bool = True) -> Layout:
@@ -110,25 +112,76 @@ def dense_layout(n_labels: int, kinds, start: bool = True) -> Layout:
 def seen_layout(dataset: Dataset, n_labels: int, kinds, start: bool = True) -> Layout:
     """Only the labels and pairs that occur with the observation in `dataset`."""
     kinds = _check_kinds(kinds, n_labels)
-    first = np.zeros(len(dataset.labels), bool)
-    first[dataset.offsets[:-1]] = True
-    previous = np.concatenate([[-1], dataset.labels[:-1]]).astype(np.int64)
-    here, pair = dataset.labels.astype(np.int64), previous * n_labels + dataset.labels
+    first = dataset.offsets[:-1]
+    inner = np.ones(len(dataset.labels), bool)
+    inner[first] = False
+    every, inner = np.arange(len(inner)), np.flatnonzero(inner)
+    at, previous = _possible(dataset, n_labels, inner - 1)
+    inner = inner[at]
+    at, label = _possible(dataset, n_labels, inner)
+    pairs = inner[at], previous[at] * n_labels + label
+    here, begin = _possible(dataset, n_labels, every), _possible(dataset, n_labels, first)
     return _assemble(
         n_labels,
         [
-            _seen_runs(dataset, kinds & UNIGRAM, np.ones_like(first), here, n_labels),
-            _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first, here, n_labels),
-            _seen_runs(dataset, kinds & BIGRAM, ~first & (previous >= 0), pair, n_labels**2),
+            _seen_runs(dataset, kinds & UNIGRAM, *here, n_labels),
+            _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first[begin[0]], begin[1], n_labels),
+            _seen_runs(dataset, kinds & BIGRAM, *pairs, n_labels**2),
         ],
     )
 
 
-def _seen_runs(dataset: Dataset, wanted, where, code, n_codes: int):
-    """Distinct (observation, code) over the positions `where`, as lengths per observation and codes."""
-    seen = np.empty(0, np.int64)
-    for column in dataset.observations.T:
-        keep = where & (column >= 0) & (dataset.labels >= 0)
-        keep[keep] = wanted[column[keep]] > 0
-        seen = np.union1d(seen, column[keep].astype(np.int64) * n_codes + code[keep])
-    return np.bincount(seen // n_codes, minlength=len(wanted)), seen % n_codes
+def _possible(dataset: Dataset, n_labels: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(k, label) for each label that is known, or in the set, at positions[k]; an unknown label adds nothing."""
+    if not len(dataset.label_sets):
+        labels = dataset.labels[positions].astype(np.int64)
+        known = np.flatnonzero(labels >= 0)
+        return known, labels[known]
+    row, table = label_rows(dataset, n_labels, unknown=False)
+    row, sizes, member = row[positions], table.sum(axis=1), np.nonzero(table)[1]
+    lengths, begin = sizes[row], (np.cumsum(sizes) - sizes)[row]
+    k = np.repeat(np.arange(len(row)), lengths)
+    rank = np.arange(len(k)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return k, member[begin[k] + rank]
+
+
+def _seen_runs(dataset: Dataset, wanted, positions, code, n_codes: int):
+    """Distinct (observation, code) at the positions, as lengths per observation and codes."""
+    columns = carrying_columns(dataset.observations, ends(wanted > 0))
+    lengths = np.zeros(len(wanted), np.int64)
+    if not len(columns):
+        return lengths, np.empty(0, np.int32)
+    code = code.astype(np.int32)
+    order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
+    visits = dataset.observations, columns, positions[order], code[order]
+    last = np.where(wanted > 0, -1, n_codes).astype(np.int32)
+    _count_codes(*visits, last.copy(), lengths)
+    at = ends(lengths)
+    codes = np.empty(at[-1], np.int32)
+    _put_codes(*visits, last, at, codes)
+    return lengths, codes
+
+
+@kernel
+def _count_codes(observations, columns, positions, code, last, lengths):
+    """The number of distinct codes of each observation. Codes come in ascending order, so `last` tells a new one."""
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        for k in columns:
+            x = observations[t, k]
+            if x >= 0 and last[x] < c:
+                last[x] = c
+                lengths[x] += 1
+
+
+@kernel
+def _put_codes(observations, columns, positions, code, last, at, out):
+    """The same walk: each new code goes where its observation's run has come to."""
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        for k in columns:
+            x = observations[t, k]
+            if x >= 0 and last[x] < c:
+                last[x] = c
+                out[at[x]] = c
+                at[x] += 1

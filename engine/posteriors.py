@@ -3,11 +3,15 @@
 import numpy as np
 
 from engine import threads
+from engine.composites import Composites, share
 from engine.data import Dataset
-from engine.forward_backward import log_backward, log_forward, log_partitions, store_posteriors
 from engine.index import PairSets
+from engine.jit import kernel
 from engine.layout import Layout
-from engine.scores import Factors
+from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch, square_batch
+from engine.logarithms import log_backward, log_forward
+from engine.schedule import Schedule, make_schedule
+from engine.scores import Factors, padded
 
 PIECES = 32  # of independent work, enough to balance any number of threads that we meet
 NO_GRADIENT = np.empty(0)
@@ -23,53 +27,94 @@ def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
+def in_lockstep(dataset: Dataset, layout: Layout, sets: PairSets, pieces: int = PIECES) -> Schedule:
+    chunks = balanced(np.diff(dataset.offsets), pieces)
+    return make_schedule(dataset.offsets, sets, chunks, padded(layout.n_labels))
+
+
 def all_log_partitions(
-    theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, sequences=None
-) -> np.ndarray:
-    """log Z of the sequences (all by default); the forward recursion alone."""
-    sequences = np.arange(len(dataset.weights)) if sequences is None else sequences.astype(np.int64)
-    log_z = np.empty(len(sequences))
+    theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, schedule: Schedule,
+    composites: Composites,
+) -> np.ndarray:  # fmt: skip
+    """log Z of all sequences; the forward recursion alone."""
+    log_z, shared = np.empty(len(dataset.weights)), share(theta, layout, composites)
 
-    def piece(run):
-        chosen = slice(*run)
-        log_partitions(theta, layout, dataset.observations, dataset.offsets, sets, factors, sequences[chosen],
-                       log_z[chosen])  # fmt: skip
+    def piece(chunk):
+        _log_partitions(theta, layout, dataset.observations, dataset.offsets, sets, factors, shared, schedule, chunk,
+                        log_z)  # fmt: skip
 
-    threads.run(piece, balanced(np.diff(dataset.offsets)[sequences]))
-    for i in np.flatnonzero(np.isnan(log_z)):
-        lo, hi = dataset.offsets[sequences[i]], dataset.offsets[sequences[i] + 1]
+    threads.run(piece, range(len(schedule.chunk_batches) - 1))
+    for n in np.flatnonzero(np.isnan(log_z)):
+        lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
         score, log_alpha = np.empty((2, hi - lo, layout.n_labels))
-        log_z[i] = log_forward(theta, layout, dataset.observations, sets, lo, hi, score, log_alpha)
+        log_z[n] = log_forward(theta, layout, dataset.observations, sets, lo, hi, score, log_alpha)
     return log_z
 
 
+@kernel
+def _log_partitions(theta, layout, observations, offsets, sets, factors, shared, schedule, chunk, log_z):
+    work = make_rows(schedule.longest, shared.table.shape[1], layout.n_labels, len(shared.columns))
+    for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
+        score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
+        forward_batch(factors, schedule, b, work)
+        finish_forward(offsets, sets, factors, schedule, b, work, log_z)
+
+
 def posterior_rows(dataset: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room for alpha, v and gamma. Fresh memory costs as much as filling it, so a solver keeps it."""
-    shape = (len(dataset.labels), layout.n_labels)
+    """Room for alpha, v and gamma [T, W]. Fresh memory costs as much as filling it, so a solver keeps it."""
+    shape = (len(dataset.labels), padded(layout.n_labels))
     return np.empty(shape), np.empty(shape), np.empty(shape)
 
 
 def posteriors(
-    theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, rows, gradient=NO_GRADIENT
-):
-    """alpha, w * v, w * gamma [T, Y], written into `rows`, and log Z [N].
+    theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, schedule: Schedule,
+    composites: Composites, rows, gradient=NO_GRADIENT, squared: bool = False,
+):  # fmt: skip
+    """alpha, w * v, w * gamma [T, W], written into `rows`, and log Z [N]; see `scatter_chunk` for `squared`.
 
     Sequences with extreme scores are done by logarithms, one after the other; their
     alpha and v are zero and their pairwise expectations go straight into `gradient`.
     """
     alpha, v, gamma = rows
-    everyone, log_z = np.arange(len(dataset.weights)), np.empty(len(dataset.weights))
+    log_z, shared = np.empty(len(dataset.weights)), share(theta, layout, composites)
 
-    def piece(run):
-        store_posteriors(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors,
-                         everyone[slice(*run)], alpha, v, gamma, log_z)  # fmt: skip
+    def piece(chunk):
+        _store(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared, schedule,
+               chunk, squared, alpha, v, gamma, log_z)  # fmt: skip
 
-    threads.run(piece, balanced(np.diff(dataset.offsets)))
+    threads.run(piece, range(len(schedule.chunk_batches) - 1))
     for n in np.flatnonzero(np.isnan(log_z)):
         lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
-        log_z[n] = by_logarithms(theta, dataset, layout, sets, n, alpha[lo:hi], v[lo:hi], gamma[lo:hi], gradient)
-        alpha[lo:hi] = 0.0
+        part = np.zeros((3, hi - lo, layout.n_labels))
+        log_z[n] = by_logarithms(theta, dataset, layout, sets, n, *part, gradient)
+        gamma[lo:hi, : layout.n_labels] = part[2]
+        alpha[lo:hi] = v[lo:hi] = 0.0
     return alpha, v, gamma, log_z
+
+
+@kernel
+def _store(
+    theta, layout, observations, offsets, weights, sets, factors, shared, schedule, chunk, squared, alpha, v, gamma,
+    log_z,
+):  # fmt: skip
+    work = make_rows(schedule.longest, shared.table.shape[1], layout.n_labels, len(shared.columns))
+    sequences, row = schedule.sequences, schedule.row
+    my_alpha, my_v, my_gamma, width = work.alpha, work.v, work.gamma, alpha.shape[1]
+    for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
+        score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
+        forward_batch(factors, schedule, b, work)
+        finish_forward(offsets, sets, factors, schedule, b, work, log_z)
+        backward_batch(offsets, weights, factors, schedule, b, work, log_z)
+        if squared:
+            square_batch(offsets, weights, schedule, b, work)
+        for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
+            n = sequences[m]
+            for t in range(offsets[n], offsets[n + 1]):
+                r = row[t]
+                for y in range(width):
+                    alpha[t, y] = my_alpha[r, y]
+                    v[t, y] = my_v[r, y]
+                    gamma[t, y] = my_gamma[r, y]
 
 
 def by_logarithms(theta, dataset: Dataset, layout: Layout, sets: PairSets, n: int, alpha, v, gamma, gradient) -> float:

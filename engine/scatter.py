@@ -2,7 +2,8 @@
 
 A chunk is a run of sequences. Its expectations go straight from the recursion's rows, still
 in the cache, into a vector of its own; the vectors are summed in order at the end. The
-number of chunks and their bounds depend on the data alone.
+number of chunks and their bounds depend on the data alone. Of its vector a chunk clears
+and hands on only the pages that its observations can touch.
 
 Pairwise expectations are collected by distinct set p as sums of alpha_{t-1}(y') v_t(y), for
 the pairs that any weight of the set needs, and multiplied by the factor once at the end.
@@ -13,159 +14,268 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import threads
-from engine.arithmetic import add_products
-from engine.forward_backward import backward, forward, make_work
+from engine.arithmetic import add_products, take_run
+from engine.composites import Composites, hand_on, share
+from engine.counting import ends
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
+from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch, square_batch
+from engine.schedule import Schedule
+from engine.scores import padded
 
 CHUNKS = 16
-LARGEST = 1 << 20  # coordinates of one chunk's vector, 8 MiB: more would not stay in the cache
-
-BATCH = 256  # positions whose rows are kept before their pairs are summed, set by set
+LARGEST = 1 << 21  # coordinates of one chunk's vector, 16 MiB: more would not stay in the cache
+PAGE = 512  # coordinates that are cleared and summed together
 
 # Sums over single pairs cost about this many times a vectorised sum over all of them.
 SCALAR_COST = 6
 
 
 class PairSlots(NamedTuple):
-    """For each set p the pairs that its weights need: code[ptr[p]:ptr[p + 1]], or all of them when full[p]."""
+    """For each set p the pairs that its weights need: code[ptr[p]:ptr[p + 1]], or all of them when full[p].
+
+    Sums of a set lie in sum_ptr[p]:sum_ptr[p + 1], one for each code, or W x W of a full set.
+    """
 
     ptr: np.ndarray  # int64 [P + 1]
-    code: np.ndarray  # int32, y' * Y + y, ascending within a set
+    code: np.ndarray  # int32, y' * Y + y, ascending within a set; none of a full set
     full: np.ndarray  # bool [P]
+    sum_ptr: np.ndarray  # int64 [P + 1]
 
 
 def pair_slots(layout: Layout, sets: PairSets) -> PairSlots:
     """Pairs needed by the weights of each set; where they are many all are taken, which is faster."""
-    n_sets, n_pairs = len(sets.ptr) - 1, layout.n_labels**2
-    codes, full = [], np.zeros(n_sets, bool)
-    everything = np.arange(n_pairs)
-    for p in range(n_sets):
-        members = sets.observation[sets.ptr[p] : sets.ptr[p + 1]]
-        runs = [layout.run_codes("bigram", x) for x in members]
-        needed = np.unique(np.concatenate(runs)) if runs else everything[:0]
-        full[p] = SCALAR_COST * len(needed) > n_pairs
-        codes.append(everything if full[p] else needed)
-    lengths = [len(code) for code in codes]
-    flat = np.concatenate(codes) if codes else everything[:0]
-    return PairSlots(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat.astype(np.int32), full)
+    n_sets = len(sets.ptr) - 1
+    full, lengths = np.zeros(n_sets, bool), np.zeros(n_sets, np.int64)
+    _count_pairs(layout, sets.ptr, sets.observation, full, lengths)
+    ptr = ends(lengths)
+    code = np.empty(ptr[-1], np.int32)
+    _put_pairs(layout, sets.ptr, sets.observation, full, ptr, code)
+    return PairSlots(ptr, code, full, ends(np.where(full, padded(layout.n_labels) ** 2, lengths)))
 
 
-def fits(layout: Layout, n_pairs_needed: int) -> bool:
-    return layout.size + n_pairs_needed <= LARGEST
+@kernel
+def _count_pairs(layout, ptr, member, full, lengths):
+    """Distinct pairs of the members of each set that is not to be full."""
+    bigram_ptr, bigram_code, base = layout.bigram_ptr, layout.bigram_code, layout.bigram_ptr[0]
+    n_pairs = layout.n_labels**2
+    stamp = np.full(n_pairs, -1, np.int64)
+    for p in range(len(full)):
+        count = 0
+        for i in range(ptr[p], ptr[p + 1]):
+            lo, hi = bigram_ptr[member[i]], bigram_ptr[member[i] + 1]
+            if hi - lo == n_pairs or SCALAR_COST * count > n_pairs:
+                count = n_pairs
+                break
+            for s in range(lo, hi):
+                pair = bigram_code[s - base]
+                if stamp[pair] != p:
+                    stamp[pair] = p
+                    count += 1
+        full[p] = SCALAR_COST * count > n_pairs
+        lengths[p] = 0 if full[p] else count
+
+
+@kernel
+def _put_pairs(layout, ptr, member, full, at, code):
+    """The pairs themselves: runs are in ascending order, so are sets of one member; others are sorted."""
+    bigram_ptr, bigram_code, base = layout.bigram_ptr, layout.bigram_code, layout.bigram_ptr[0]
+    stamp = np.full(layout.n_labels**2, -1, np.int64)
+    for p in range(len(full)):
+        if full[p]:
+            continue
+        n = at[p]
+        for i in range(ptr[p], ptr[p + 1]):
+            for s in range(bigram_ptr[member[i]], bigram_ptr[member[i] + 1]):
+                pair = bigram_code[s - base]
+                if stamp[pair] != p:
+                    stamp[pair] = p
+                    code[n] = pair
+                    n += 1
+        if ptr[p + 1] - ptr[p] > 1:
+            code[at[p] : n].sort()
+
+
+class Plan(NamedTuple):
+    """Where a chunk's vector keeps what: [theta | sums of pairs | combinations x W], and the pages it touches."""
+
+    slots: PairSlots
+    composites: Composites
+    pairs_at: int
+    composites_at: int
+    total: int
+    touched: np.ndarray  # bool [chunks, pages]
+
+
+def make_plan(dataset, layout: Layout, slots: PairSlots, composites: Composites, chunks) -> Plan:
+    pairs_at, width = layout.size, padded(layout.n_labels)
+    composites_at = pairs_at + int(slots.sum_ptr[-1])
+    total = composites_at + (len(composites.ptr) - 1) * width
+    touched = np.zeros((len(chunks), -(-total // PAGE)), bool)
+    touched[:, pairs_at // PAGE : -(-composites_at // PAGE)] = True
+
+    def piece(c):
+        lo, hi = chunks[c]
+        positions = np.arange(dataset.offsets[lo], dataset.offsets[hi])
+        _touch(layout.unigram_ptr, dataset.observations, positions, composites.columns, touched[c])
+        if layout.start_ptr[-1] > layout.start_ptr[0]:
+            _touch(layout.start_ptr, dataset.observations, dataset.offsets[lo:hi], composites.every_column, touched[c])
+        _touch_rows(composites.ids, positions, composites_at, width, touched[c])
+
+    threads.run(piece, range(len(chunks)))
+    return Plan(slots, composites, pairs_at, composites_at, total, touched)
+
+
+@kernel
+def _touch(ptr, observations, positions, columns, touched):
+    for t in positions:
+        for k in columns:
+            x = observations[t, k]
+            if x >= 0 and ptr[x + 1] > ptr[x]:
+                for page in range(ptr[x] // PAGE, (ptr[x + 1] - 1) // PAGE + 1):
+                    touched[page] = True
+
+
+@kernel
+def _touch_rows(ids, positions, base, width, touched):
+    for t in positions:
+        for c in ids[t]:
+            for page in range((base + c * width) // PAGE, (base + (c + 1) * width - 1) // PAGE + 1):
+                touched[page] = True
+
+
+def fits(layout: Layout, slots: PairSlots) -> bool:
+    return layout.size + int(slots.sum_ptr[-1]) <= LARGEST
 
 
 @kernel
 def scatter_chunk(
-    theta, layout, observations, offsets, weights, sets, factors, slots, sequences, gradient, pairs, log_z
-):
-    """Expectations of the sequences into `gradient` [size] and `pairs`; log_z[n], NaN where logarithms are needed."""
-    n_labels = layout.n_labels
-    work = make_work(offsets, sequences, n_labels, BATCH)
-    unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
+    theta, layout, observations, offsets, weights, sets, factors, shared, slots, schedule, chunk, pairs_at,
+    composites_at, squared, touched, out, log_z,
+):  # fmt: skip
+    """Expectations of the chunk's sequences into `out`; log_z[n], NaN where logarithms are needed.
+
+    With `squared` the sums are of p^2 in place of p, for the diagonal of the Hessian (SBCD 16).
+    """
+    n_labels, width = layout.n_labels, shared.table.shape[1]
+    for page in range(len(touched)):
+        if touched[page]:
+            out[page * PAGE : (page + 1) * PAGE] = 0.0
+    work = make_rows(schedule.longest, width, n_labels, len(shared.columns))
+    for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
+        score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
+        forward_batch(factors, schedule, b, work)
+        finish_forward(offsets, sets, factors, schedule, b, work, log_z)
+        backward_batch(offsets, weights, factors, schedule, b, work, log_z)
+        if squared:
+            square_batch(offsets, weights, schedule, b, work)
+        _scatter_unigrams(layout, observations, offsets, shared, schedule, b, composites_at, work, out)
+        _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out)
+
+
+@kernel
+def _scatter_unigrams(layout, observations, offsets, shared, schedule, b, composites_at, work, out):
+    unigram_code, base, n_labels = layout.unigram_code, layout.unigram_ptr[0], layout.n_labels
     start_ptr, start_code = layout.start_ptr, layout.start_code
-    of_position, gamma = sets.of_position, work.gamma
-    set_of_row = np.empty(len(work.scale), np.int32)
-    order, starts = np.empty(len(work.scale), np.int64), np.empty(len(slots.full) + 1, np.int64)
-    used = 0
-    for n in sequences:
-        first, last = offsets[n], offsets[n + 1] - 1
-        log_z[n] = forward(theta, layout, observations, sets, factors, first, last, used, work)
-        if np.isnan(log_z[n]):
-            continue
-        backward(sets, factors, first, last, used, weights[n], work)
-        for t in range(first, last + 1):
-            row = used + t - first
-            set_of_row[row] = of_position[t]
-            _scatter_runs(unigram_ptr, unigram_code, observations, t, gamma, row, n_labels, gradient)
+    everything, ids, n_columns = shared.every_column, shared.ids, len(shared.columns)
+    begin, length, i = work.begin, work.length, 0
+    sequences, row, gamma = schedule.sequences, schedule.row, work.gamma
+    width = gamma.shape[1]
+    for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
+        n = sequences[m]
+        first = offsets[n]
+        for t in range(first, offsets[n + 1]):
+            r = row[t]
+            for k in range(ids.shape[1]):
+                at = np.uint64(composites_at + ids[t, k] * width)
+                for y in range(np.uint64(width)):
+                    out[at + y] += gamma[r, y]
+            for k in range(i, i + n_columns):
+                take_run(gamma, r, n_labels, unigram_code, base, begin[k], length[k], out)
+            i += n_columns
             if t == first:
-                _scatter_runs(start_ptr, start_code, observations, t, gamma, row, n_labels, gradient)
-        used += last + 1 - first
-        if used >= BATCH:
-            _scatter_pairs(set_of_row[:used], order, starts, slots, work, pairs)
-            used = 0
-    _scatter_pairs(set_of_row[:used], order, starts, slots, work, pairs)
+                scatter_runs(start_ptr, start_code, observations, everything, t, gamma, r, n_labels, out)
 
 
 @kernel
-def _scatter_pairs(set_of_row, order, starts, slots, work, pairs):
-    """pairs += alpha_{t-1} v_t^T of the rows of a batch, set by set so that a set's sums stay in the nearest cache."""
-    starts[:] = 0
-    for p in set_of_row:
-        if p >= 0:
-            starts[p + 1] += 1
-    for p in range(1, len(starts)):
-        starts[p] += starts[p - 1]
-    total = starts[-1]
-    for row in range(len(set_of_row) - 1, -1, -1):  # a counting sort; afterwards starts[p + 1] is where p begins
-        p = set_of_row[row]
-        if p >= 0:
-            starts[p + 1] -= 1
-            order[starts[p + 1]] = row
-    ptr, code, full, alpha, v = slots.ptr, slots.code, slots.full, work.alpha, work.v
-    for p in range(len(full)):
-        lo = starts[p + 1]
-        hi = starts[p + 2] if p + 2 < len(starts) else total
-        if full[p]:
-            add_products(order, lo, hi, alpha, v, ptr[p], pairs)
-            continue
-        n_labels = alpha.shape[1]
-        for m in range(lo, hi):
-            row = order[m]
-            for k in range(ptr[p], ptr[p + 1]):
-                pairs[k] += alpha[row - 1, code[k] // n_labels] * v[row, code[k] % n_labels]
+def _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out):
+    """Sums of alpha_{t-1} v_t^T of the rows of a batch, set by set so that a set's sums stay in the nearest cache."""
+    ptr, code, full, sum_ptr, alpha, v = slots.ptr, slots.code, slots.full, slots.sum_ptr, work.alpha, work.v
+    by_set, before, base = schedule.by_set, schedule.before, schedule.batch_rows[b]
+    run_end, run_set = schedule.run_end, schedule.run_set
+    rows = by_set[base : schedule.batch_rows[b + 1]]
+    previous = before[base : schedule.batch_rows[b + 1]]
+    lo = 0
+    for m in range(schedule.batch_runs[b], schedule.batch_runs[b + 1]):
+        p, hi = run_set[m], run_end[m]
+        if p >= 0 and full[p]:
+            add_products(rows, previous, lo, hi, alpha, v, pairs_at + sum_ptr[p], out)
+        elif p >= 0:
+            at = pairs_at + sum_ptr[p] - ptr[p]
+            for i in range(lo, hi):
+                r = rows[i]
+                q = previous[r]
+                for k in range(ptr[p], ptr[p + 1]):
+                    out[at + k] += alpha[q, code[k] // n_labels] * v[r, code[k] % n_labels]
+        lo = hi
 
 
 @kernel
-def _scatter_runs(ptr, code, observations, t, gamma, row, n_labels, gradient):
-    """gradient[slot] += gamma[row, code] over the runs of all observations at position t."""
+def scatter_runs(ptr, code, observations, columns, t, gamma, row, n_labels, gradient):
+    """gradient[slot] += gamma[row, code] over the runs of the observations at position t."""
     base = ptr[0]
-    for k in range(observations.shape[1]):
+    for k in columns:
         x = observations[t, k]
         if x < 0:
             continue
-        lo, hi = ptr[x], ptr[x + 1]
-        if hi - lo == n_labels:
-            begin = np.uint64(lo)
-            for y in range(np.uint64(n_labels)):
-                gradient[begin + y] += gamma[row, y]
-        else:
-            for s in range(lo, hi):
-                gradient[s] += gamma[row, code[s - base]]
+        take_run(gamma, row, n_labels, code, base, ptr[x], ptr[x + 1] - ptr[x], gradient)
 
 
 @kernel
-def add_unigrams(layout, observations, first, gamma, gradient):
+def add_unigrams(layout, observations, columns, first, gamma, gradient):
     """The unigram and start expectations of one sequence from gamma [T, Y]."""
     for row in range(len(gamma)):
         t, n_labels = first + row, layout.n_labels
-        _scatter_runs(layout.unigram_ptr, layout.unigram_code, observations, t, gamma, row, n_labels, gradient)
+        scatter_runs(layout.unigram_ptr, layout.unigram_code, observations, columns, t, gamma, row, n_labels, gradient)
         if row == 0:
-            _scatter_runs(layout.start_ptr, layout.start_code, observations, t, gamma, row, n_labels, gradient)
+            scatter_runs(layout.start_ptr, layout.start_code, observations, columns, t, gamma, row, n_labels, gradient)
 
 
 @kernel
-def reduce_chunks(parts, lo, hi, out):
-    """out[lo:hi] += the parts, in order."""
-    for c in range(len(parts)):
-        for i in range(lo, hi):
-            out[i] += parts[c, i]
+def reduce_chunks(parts, touched, lo, hi, out):
+    """out = the sum of the parts, in order, for the pages [lo, hi)."""
+    for page in range(lo, hi):
+        begin, end = page * PAGE, min((page + 1) * PAGE, len(out))
+        for c in range(len(parts)):
+            if touched[c, page]:
+                for i in range(begin, end):
+                    out[i] += parts[c, i]
 
 
 @kernel
-def finish_pairs(layout, sets, factors, slots, pairs, gradient):
+def finish_pairs(layout, sets, factors, slots, pairs, squared, gradient):
     """Multiply by the factors and add to the weights of each set's members."""
-    n_labels = layout.n_labels
+    n_labels, width = layout.n_labels, factors.dense.shape[1]
     spread_out = np.zeros(n_labels * n_labels)
     for p in range(len(slots.full)):
-        d = factors.slot[p]
-        for k in range(slots.ptr[p], slots.ptr[p + 1]):
-            c = slots.code[k]
-            spread_out[c] = pairs[k] * (factors.dense[d, c // n_labels, c % n_labels] if d >= 0 else 1.0)
-        if d < 0:
+        d, at = factors.slot[p], slots.sum_ptr[p]
+        if slots.full[p]:
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    spread_out[i * n_labels + j] = pairs[at + i * width + j]
+        else:
+            for k in range(slots.ptr[p], slots.ptr[p + 1]):
+                spread_out[slots.code[k]] = pairs[at + k - slots.ptr[p]]
+        if d >= 0:
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    factor = factors.dense[d, i, j]
+                    spread_out[i * n_labels + j] *= factor * factor if squared else factor
+        else:
             for k in range(factors.begin[p], factors.end[p]):
-                spread_out[factors.row[k] * n_labels + factors.column[k]] *= 1.0 + factors.entry[k]
+                factor = 1.0 + factors.entry[k]
+                spread_out[factors.row[k] * n_labels + factors.column[k]] *= factor * factor if squared else factor
         for i in range(sets.ptr[p], sets.ptr[p + 1]):
             x = sets.observation[i]
             lo, hi = layout.bigram_ptr[x], layout.bigram_ptr[x + 1]
@@ -174,22 +284,26 @@ def finish_pairs(layout, sets, factors, slots, pairs, gradient):
                 gradient[s] += spread_out[s - lo if all_pairs else layout.bigram_code[s - layout.bigram_ptr[0]]]
 
 
-def scattered_gradient(theta, dataset, layout: Layout, sets: PairSets, factors, slots, chunks, room, gradient):
-    """log Z of all sequences; their expectations are added to `gradient` but for those with log Z = NaN.
-
-    `chunks` are arrays of sequences, `room` is [chunks, size + pairs needed].
-    """
+def scattered_sums(
+    theta, dataset, layout: Layout, sets: PairSets, factors, plan: Plan, schedule: Schedule, room, squared=False
+):
+    """(expected counts, log Z) of all sequences, but for those with log Z = NaN. `room` is [chunks, plan.total]."""
     log_z = np.empty(len(dataset.weights))
+    shared = share(theta, layout, plan.composites)
 
     def piece(c):
-        room[c] = 0.0
-        scatter_chunk(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, slots,
-                      chunks[c], room[c, : layout.size], room[c, layout.size :], log_z)  # fmt: skip
+        scatter_chunk(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared,
+                      plan.slots, schedule, c, plan.pairs_at, plan.composites_at, squared, plan.touched[c], room[c],
+                      log_z)  # fmt: skip
 
-    threads.run(piece, range(len(chunks)))
-    pairs = np.zeros(room.shape[1] - layout.size)
-    weights = room[:, : layout.size]
-    threads.run(lambda run: reduce_chunks(weights, *run, gradient), threads.ranges(layout.size, 8))
-    reduce_chunks(room[:, layout.size :], 0, len(pairs), pairs)
-    finish_pairs(layout, sets, factors, slots, pairs, gradient)
-    return log_z
+    threads.run(piece, range(len(room)))
+    total = np.zeros(plan.total)
+    threads.run(
+        lambda run: reduce_chunks(room, plan.touched, *run, total),
+        threads.ranges(plan.touched.shape[1], 16) if plan.total else [],
+    )
+    expected, pairs = total[: layout.size], total[plan.pairs_at : plan.composites_at]
+    finish_pairs(layout, sets, factors, plan.slots, pairs, squared, expected)
+    composites = plan.composites
+    hand_on(layout, composites.ptr, composites.member, padded(layout.n_labels), total[plan.composites_at :], expected)
+    return expected, log_z

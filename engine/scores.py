@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import threads
-from engine.arithmetic import add_runs
+from engine.arithmetic import LANES, add_runs, exponentiate, extremes
 from engine.errors import EspalierError
 from engine.index import PairSets
 from engine.jit import kernel
@@ -32,6 +32,11 @@ def density(sparse: str) -> float:
     return SHARES[sparse]
 
 
+def padded(n_labels: int) -> int:
+    """W, the width of rows of labels: a whole number of vectors, so that inner loops have no remainder."""
+    return -(-n_labels // 4) * 4
+
+
 class Factors(NamedTuple):
     """exp of the bigram scores of each distinct set p, dense or sparse.
 
@@ -42,8 +47,8 @@ class Factors(NamedTuple):
     slot: np.ndarray  # int32 [P]
     shift: np.ndarray  # float64 [P]
     spread: np.ndarray  # float64 [P], max - min of the scores
-    dense: np.ndarray  # float64 [D, Y, Y]
-    transposed: np.ndarray  # float64 [D, Y, Y]
+    dense: np.ndarray  # float64 [D, W, W], zero beyond Y
+    transposed: np.ndarray  # float64 [D, W, W]
     begin: np.ndarray  # int64 [P], entries of set p are begin[p]..end[p]
     end: np.ndarray  # int64 [P]
     row: np.ndarray  # int32, y'
@@ -77,81 +82,90 @@ def pair_scores(theta, layout, sets, p, out):
 
 
 @kernel
-def _survey(theta, layout, sets, lo, hi, share, nonzero, shift, spread):
-    """Of the sets [lo, hi): nonzero[p] entries of a sparse set, -1 for a dense one; shift and range of the scores."""
-    scores = np.empty(layout.n_labels**2)
+def _summarise(theta, ptr, lo, hi, count, lowest, highest):
+    """Of the runs of observations [lo, hi): how many weights are not zero, and bounds that hold zero."""
+    for x in range(lo, hi):
+        active, least, most = 0, 0.0, 0.0
+        for s in range(ptr[x], ptr[x + 1]):
+            value = theta[s]
+            active += value != 0.0
+            least = min(least, value)
+            most = max(most, value)
+        count[x], lowest[x], highest[x] = active, least, most
+
+
+@kernel
+def _choose(sets, n_pairs, share, count, lowest, highest, lo, hi, thin, room):
+    """Which sets [lo, hi) are sparse, by bounds on the number and the range of their scores, and their room."""
+    ptr, observation = sets.ptr, sets.observation
     for p in range(lo, hi):
-        pair_scores(theta, layout, sets, p, scores)
-        highest, lowest, count = scores.max(), scores.min(), np.count_nonzero(scores)
-        thin = count <= share * layout.n_labels**2 and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
-        nonzero[p] = count if thin else -1
-        shift[p] = 0.0 if thin else highest
-        spread[p] = max(highest, 0.0) - min(lowest, 0.0) if thin else highest - lowest
+        active, least, most = 0, 0.0, 0.0
+        for i in range(ptr[p], ptr[p + 1]):
+            x = observation[i]
+            active += count[x]
+            least += lowest[x]
+            most += highest[x]
+        active = min(active, n_pairs)
+        thin[p] = active <= share * n_pairs and least >= SPARSE_LOWEST and most <= SAFE_RANGE
+        room[p] = active if thin[p] else 0
 
 
 @kernel
 def _fill(theta, layout, sets, factors, lo, hi):
     """Exponentiate the pair scores of the sets [lo, hi) into their dense or sparse place."""
     n_labels = layout.n_labels
-    scores = np.empty(n_labels**2)
+    n_pairs = n_labels * n_labels
+    scores, values = np.empty(n_pairs), np.empty(n_pairs)
+    power, high, low = np.empty(n_pairs, np.int64), np.empty(LANES), np.empty(LANES)
+    power_as_float = power.view(np.float64)
+    slot, shift, spread, begin, end = factors.slot, factors.shift, factors.spread, factors.begin, factors.end
+    dense, transposed, row, column, entry = (
+        factors.dense, factors.transposed, factors.row, factors.column, factors.entry,
+    )  # fmt: skip
     for p in range(lo, hi):
         pair_scores(theta, layout, sets, p, scores)
-        d = factors.slot[p]
+        highest, lowest = extremes(scores, high, low)
+        d = slot[p]
         if d >= 0:
+            shift[p], spread[p] = highest, highest - lowest
+            if spread[p] <= SAFE_RANGE:
+                exponentiate(scores, highest, power, power_as_float, values)
+            else:
+                values[:] = 0.0  # of no use: such a step goes to logarithms
             for i in range(n_labels):
                 for j in range(n_labels):
-                    value = np.exp(scores[i * n_labels + j] - factors.shift[p])
-                    factors.dense[d, i, j] = value
-                    factors.transposed[d, j, i] = value
+                    dense[d, i, j] = values[i * n_labels + j]
+            for j in range(n_labels):
+                for i in range(n_labels):
+                    transposed[d, j, i] = values[i * n_labels + j]
         else:
-            k = factors.begin[p]
-            for c in range(n_labels**2):
+            shift[p], spread[p] = 0.0, max(highest, 0.0) - min(lowest, 0.0)
+            k = begin[p]
+            for c in range(n_pairs):
                 if scores[c] != 0.0:
-                    factors.row[k], factors.column[k] = c // n_labels, c % n_labels
-                    factors.entry[k] = np.expm1(scores[c])
+                    row[k], column[k] = c // n_labels, c % n_labels
+                    entry[k] = np.expm1(scores[c])
                     k += 1
-            factors.end[p] = k
-
-
-def _empty_factors(slot, shift, spread, n_dense: int, lengths, n_labels: int) -> Factors:
-    end = np.cumsum(lengths).astype(np.int64)
-    room = int(end[-1]) if len(end) else 0
-    matrices = (n_dense, n_labels, n_labels)
-    return Factors(
-        slot.astype(np.int32), shift, spread, np.empty(matrices), np.empty(matrices),
-        end - lengths, end, np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room),
-    )  # fmt: skip
+            end[p] = k
 
 
 def make_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str = "auto") -> Factors:
     """The factors of all sets at theta; `sparse` is auto (per set, by what is cheaper), dense or sparse."""
     n_sets, n_labels = len(sets.ptr) - 1, layout.n_labels
-    nonzero, shift, spread = np.zeros(n_sets, np.int64), np.zeros(n_sets), np.zeros(n_sets)
-    pieces = threads.ranges(n_sets, 16) if n_sets else []
-    share = density(sparse)
-    threads.run(lambda piece: _survey(theta, layout, sets, *piece, share, nonzero, shift, spread), pieces)
-    thin = nonzero >= 0
-    slot = np.where(thin, -1, np.cumsum(~thin) - 1)
-    factors = _empty_factors(slot, shift, spread, int((~thin).sum()), np.where(thin, nonzero, 0), n_labels)
+    count, lowest, highest = np.zeros(layout.n_observations, np.int64), *np.zeros((2, layout.n_observations))
+    thin, room = np.zeros(n_sets, bool), np.zeros(n_sets, np.int64)
+    share, pieces = density(sparse), threads.ranges(n_sets, 16) if n_sets else []
+    threads.run(
+        lambda piece: _summarise(theta, layout.bigram_ptr, *piece, count, lowest, highest),
+        threads.ranges(layout.n_observations, 16) if n_sets else [],
+    )
+    threads.run(lambda piece: _choose(sets, n_labels**2, share, count, lowest, highest, *piece, thin, room), pieces)
+    slot = np.where(thin, -1, np.cumsum(~thin) - 1).astype(np.int32)
+    end = np.cumsum(room)
+    entries, matrices = int(room.sum()), (int((~thin).sum()), padded(n_labels), padded(n_labels))
+    factors = Factors(
+        slot, np.zeros(n_sets), np.zeros(n_sets), np.zeros(matrices), np.zeros(matrices), end - room, end,
+        np.empty(entries, np.int32), np.empty(entries, np.int32), np.empty(entries),
+    )  # fmt: skip
     threads.run(lambda piece: _fill(theta, layout, sets, factors, *piece), pieces)
     return factors
-
-
-def roomy_factors(theta: np.ndarray, layout: Layout, sets: PairSets, sparse: str = "auto") -> Factors:
-    """Factors with room for any theta, so that single sets can be refreshed after a block has moved."""
-    n_sets, n_labels = len(sets.ptr) - 1, layout.n_labels
-    runs = np.concatenate([[0], np.cumsum(np.diff(layout.bigram_ptr)[sets.observation])])
-    lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], n_labels**2)
-    blank = np.zeros(n_sets)
-    factors = _empty_factors(np.arange(n_sets), blank, blank.copy(), n_sets, lengths, n_labels)
-    refresh(theta, layout, sets, factors, np.arange(n_sets), np.zeros(n_sets, np.int64), density(sparse))
-    return factors
-
-
-@kernel
-def refresh(theta, layout, sets, factors, which, nonzero, share):
-    """Make the factors of the sets `which` again, each dense or sparse by its share of non-zero pairs."""
-    for p in which:
-        _survey(theta, layout, sets, p, p + 1, share, nonzero, factors.shift, factors.spread)
-        factors.slot[p] = -1 if nonzero[p] >= 0 else p
-        _fill(theta, layout, sets, factors, p, p + 1)

@@ -16,17 +16,18 @@ import numpy as np
 from engine import threads
 from engine.arithmetic import add_products
 from engine.blocks import BlockObjective
+from engine.chain_objective import ChainObjective
 from engine.data import Dataset
 from engine.errors import EspalierError
-from engine.forward_backward import log_forward, log_sum
 from engine.index import invert
 from engine.jit import kernel
 from engine.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
+from engine.logarithms import log_forward, log_sum
 from engine.monitor import OPTIMAL, Result
 from engine.penalty import ElasticNet
 from engine.posteriors import balanced
 from engine.scores import pair_scores
-from engine.solvers import minimise
+from engine.solvers import SOLVERS, minimise
 
 ROUND = 3  # iterations of the solver between two scans
 LEAST = 100_000  # violators that may come in after one scan; more when more weights are active
@@ -78,15 +79,16 @@ def minimise_virtual(
             trace.append(_first_line(objective, penalty, theta, loss, norm))
             if on_iteration and on_iteration(trace[0], theta):
                 reason = "stopped"
-        if worst <= largest and (settled or not trace[-1]["gradient_norm"] > largest):
+        if reason is None and worst <= largest and (settled or not trace[-1]["gradient_norm"] > largest):
             reason = settled or "optimal"
         if reason or done >= sweeps:
             break
-        layout, theta = _grow(layout, theta, found, penalty.rho1, len(kinds))
+        most = max(LEAST, np.count_nonzero(theta))
+        layout, theta = _grow(layout, theta, found, penalty.rho1, most)
         objective = BlockObjective(dataset, layout, sparse)
         listener, heard = _listener(on_iteration, done)
         result = minimise(
-            solver, objective, penalty, theta, min(ROUND, sweeps - done), tolerance,
+            solver, _for_solver(solver, objective), penalty, theta, min(ROUND, sweeps - done), tolerance,
             on_iteration=listener,
         )  # fmt: skip
         theta = result.theta
@@ -94,10 +96,25 @@ def minimise_virtual(
         evaluations += result.evaluations
         done += result.iterations
         settled = result.stop_reason if result.stop_reason not in ("max_iterations", "stopped") else None
-        reason = "stopped" if result.stop_reason == "stopped" else None
+        if len(found.excess) <= most and _flat([line["objective"] for line in trace], tolerance):
+            reason = "converged"
+        if result.stop_reason == "stopped":
+            reason = "stopped"
     trace[-1]["gradient_norm"] = max(worst, trace[-1]["gradient_norm"])
     value = trace[-1]["objective"]
     return layout, Result(theta, value, reason or "max_iterations", done, evaluations, trace)
+
+
+def _flat(values: list[float], tolerance: float) -> bool:
+    """Over two rounds, so with what two scans have brought, the objective fell by no more than the tolerance."""
+    return len(values) > 2 * ROUND and values[-1 - 2 * ROUND] - values[-1] <= tolerance * max(1.0, abs(values[-1]))
+
+
+def _for_solver(solver: str, objective: BlockObjective):
+    """Solvers that read the sequences themselves, but for sbcd, ask more of an objective."""
+    if solver == "sbcd" or solver not in SOLVERS or not SOLVERS[solver].needs_blocks:
+        return objective
+    return ChainObjective(objective.dataset, objective.layout, objective.sparse)
 
 
 def _largest_count(dataset: Dataset) -> float:
@@ -147,10 +164,9 @@ def _keys(layout: Layout) -> list[np.ndarray]:
     return keys
 
 
-def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, n_observations: int):
-    """The next working set: what is not zero or nearly violates, and the worst violators; theta in its order."""
+def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, most: int):
+    """The next working set: what is not zero or nearly violates, and the `most` worst violators; theta in its order."""
     keep = (theta != 0.0) | (np.abs(found.gradient) > NEAR * rho1)
-    most = max(LEAST, int(np.count_nonzero(theta)))
     worst = np.argsort(-found.excess, kind="stable")[:most]
     ends = [0, *layout.bounds(), layout.size]
     keys, weights = [], []
@@ -162,7 +178,7 @@ def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, n_observa
         order = np.argsort(key, kind="stable")
         keys.append(key[order])
         weights.append(weight[order])
-    return _layout(keys, layout.n_labels, n_observations), np.concatenate(weights)
+    return _layout(keys, layout.n_labels, layout.n_observations), np.concatenate(weights)
 
 
 def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: float, start: bool) -> Scan:
@@ -245,8 +261,7 @@ def _scan_piece(
     single, first, pair = np.empty(n_labels), np.empty(n_labels), np.empty(n_pairs)
     left, right, gamma = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     family, key, excess = np.empty(ROOM, np.int8), np.empty(ROOM, np.int64), np.empty(ROOM)
-    lefts, rights = np.empty((BATCH + 1, n_labels)), np.empty((BATCH + 1, n_labels))
-    order = np.arange(1, BATCH + 1)  # pair += lefts[r - 1] rights[r]^T for r in order
+    lefts, rights, order = np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH)
     count = 0
     for x in range(begin, end):
         carries = kinds[x]
@@ -286,10 +301,10 @@ def _scan_piece(
                     else:
                         _add_entries(state.begin, state.end, state.row, state.column, state.entry, p, left, right, pair)
                         for y in range(n_labels):
-                            lefts[used, y], rights[used + 1, y] = left[y], right[y]
+                            lefts[used, y], rights[used, y] = left[y], right[y]
                         used += 1
                         if used == BATCH:
-                            add_products(order, 0, used, lefts, rights, 0, pair)
+                            add_products(order, order, 0, used, lefts, rights, 0, pair)
                             used = 0
             gamma[labels[t]] -= weights[n]
             for y in range(n_labels):
@@ -299,7 +314,7 @@ def _scan_piece(
                     first[y] += gamma[y]
             else:
                 pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
-        add_products(order, 0, used, lefts, rights, 0, pair)
+        add_products(order, order, 0, used, lefts, rights, 0, pair)
         for f in range(3):
             values = single if f == 0 else first if f == 1 else pair
             slots = layout.unigram_ptr if f == 0 else layout.start_ptr if f == 1 else layout.bigram_ptr

@@ -79,9 +79,13 @@ class Weigh:
     seed: int = option(0, "of the random starts", "int", least=0)
 
 
+# The names in engine.solvers.SOLVERS, which a test compares; importing it here would load the compiler for a --help.
+SOLVERS = ("lbfgs", "owlqn", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
+
+
 @dataclass
 class Train:
-    solver: str = option("owlqn", "how to minimise", "text", ("lbfgs", "owlqn", "sbcd"))
+    solver: str = option("owlqn", "how to minimise", "text", SOLVERS)
     rho1: float = option(0.5, "weight of the L1 norm: more of it, fewer features", "number", least=0)
     rho2: float = option(0.001, "weight of half the squared L2 norm", "number", least=0)
     pairs: str = option(
@@ -91,11 +95,12 @@ class Train:
     sparse: str = option(
         "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
     )
-    max_iterations: int = option(150, "iterations (sweeps for sbcd) at most", "int", least=1)
+    max_iterations: int = option(150, "iterations (sweeps for sbcd and cd, epochs for sgd) at most", "int", least=1)
     tolerance: float = option(
         0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0
     )
     initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
+    seed: int = option(0, "sgd: of the order of sequences", "int", least=0)
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
 
 

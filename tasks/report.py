@@ -51,7 +51,12 @@ MISTAKE_TOKENS = 40  # of a longer sequence only the part around its worst mista
 WEIGHTS_PER_LABEL, WEIGHTS_IN_PAGE = 10, 1500  # of each sign; what the filter can find
 CURVE_POINTS, CURVE_ROWS = 240, 20
 READINGS = 64  # ways to read one observation that are looked at
-SOLVERS = {"lbfgs": "L-BFGS", "owlqn": "OWL-QN", "sbcd": "blockwise coordinate descent (SBCD)"}
+SOLVERS = {
+    "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "sbcd": "blockwise coordinate descent (SBCD)",
+    "cd": "coordinate descent (CD)", "cg-fr": "conjugate gradient (Fletcher-Reeves)",
+    "cg-pr": "conjugate gradient (Polak-Ribière+)", "iis": "improved iterative scaling (IIS)",
+    "sgd": "stochastic gradient (SGD)",
+}  # fmt: skip
 NOT_SHOWN = {"promote", "train.threads"}  # what can change neither the model nor this page
 
 Trace = list[dict[str, Any]]

@@ -15,7 +15,7 @@ from tasks import store
 from tasks.sources import conll, input_columns
 from tasks.sources.conll import read_bytes
 from tasks.template import look_up
-from tasks.templates import check_columns, expand, parse
+from tasks.templates import check_columns, encode, parse
 
 
 def model_ids(model: Model, observations: list[str]) -> np.ndarray:
@@ -38,7 +38,7 @@ def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
     templates = parse(model.templates, "the model's templates")
     check_columns(templates, len(input_columns(tokens)))
     vocabulary = pl.DataFrame({"observation": model.observations}, schema={"observation": pl.String})
-    ids = look_up(expand(tokens, templates), vocabulary)
+    ids = look_up(encode(tokens, templates), vocabulary)
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
     return make_dataset(ids.to_numpy(), None, offsets)
 

@@ -11,14 +11,14 @@ from tasks import store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.sources import input_columns
-from tasks.templates import Template, check_columns, expand, parse
+from tasks.templates import Expansion, check_columns, encode, parse
 
 
-def grow_vocabulary(expanded: pl.DataFrame, min_count: int) -> pl.DataFrame:
+def grow_vocabulary(expansions: list[Expansion], min_count: int) -> pl.DataFrame:
     """Observations of the training data: frequent ones first within the first template that yields them."""
     parts = [
-        expanded.select(observation=pl.col(name)).group_by("observation").agg(count=pl.len().cast(pl.Int64))
-        .with_columns(template=pl.lit(i, pl.Int16)) for i, name in enumerate(expanded.columns)
+        pl.DataFrame({"observation": texts, "count": np.bincount(codes, minlength=len(texts))})
+        .with_columns(template=pl.lit(i, pl.Int16)) for i, (codes, texts) in enumerate(expansions)
     ]  # fmt: skip
     vocabulary = (
         pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
@@ -30,13 +30,15 @@ def grow_vocabulary(expanded: pl.DataFrame, min_count: int) -> pl.DataFrame:
     return vocabulary
 
 
-def look_up(expanded: pl.DataFrame, vocabulary: pl.DataFrame) -> pl.DataFrame:
-    """Ids of the observations, -1 for what the locked vocabulary does not hold."""
+def look_up(expansions: list[Expansion], vocabulary: pl.DataFrame) -> pl.DataFrame:
+    """Ids of the observations (t00, t01, …), -1 for what the locked vocabulary does not hold."""
     ids = vocabulary.select("observation").with_row_index("id").with_columns(pl.col("id").cast(pl.Int32))
-    columns = []
-    for name in expanded.columns:
-        found = expanded.select(observation=pl.col(name)).join(ids, on="observation", how="left", maintain_order="left")
-        columns.append(found["id"].fill_null(-1).alias(name))
+    texts = pl.concat([expansion.texts for expansion in expansions])
+    found = texts.alias("observation").to_frame().join(ids, on="observation", how="left", maintain_order="left")
+    found, columns, begin = found["id"].fill_null(-1).to_numpy(), [], 0
+    for i, (codes, texts) in enumerate(expansions):
+        columns.append(pl.Series(f"t{i:02d}", found[begin : begin + len(texts)][codes]))
+        begin += len(texts)
     return pl.DataFrame(columns)
 
 
@@ -47,9 +49,9 @@ def label_ids(tokens: pl.DataFrame, labels: list[str]) -> pl.Series:
     return tokens["label"].replace_strict(labels, range(len(labels)), default=-1, return_dtype=pl.Int32)
 
 
-def features(tokens: pl.DataFrame, templates: list[Template], vocabulary: pl.DataFrame, labels: list[str]):
+def features(tokens: pl.DataFrame, expansions: list[Expansion], vocabulary: pl.DataFrame, labels: list[str]):
     """The feature table of a split: sequence, label, t00, t01, …"""
-    ids = look_up(expand(tokens, templates), vocabulary)
+    ids = look_up(expansions, vocabulary)
     return pl.DataFrame([tokens["sequence"], label_ids(tokens, labels)]).hstack(ids)
 
 
@@ -68,10 +70,11 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     train, info = store.read_tokens(root, "train")
     for tokens in parts.values():
         check_columns(templates, len(input_columns(tokens)))
-    vocabulary = grow_vocabulary(expand(train, templates), params.template.min_count)
+    expansions = {split: encode(tokens, templates) for split, tokens in parts.items()}
+    vocabulary = grow_vocabulary(expansions["train"], params.template.min_count)
     labels = sorted(train["label"].unique().to_list())
     progress.step(note=f"{len(vocabulary):,} observations")
-    tables = {split: features(tokens, templates, vocabulary, labels) for split, tokens in parts.items()}
+    tables = {split: features(tokens, expansions[split], vocabulary, labels) for split, tokens in parts.items()}
     splits = {}
     for split, tokens in parts.items():  # nothing is written before all is computed
         shards = store.write_shards(root, split, tables[split], params.template.shard_tokens)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import decode, threads
+from engine import decode, threads, warm_start
 from engine.cache import source_hash
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset
@@ -15,7 +15,7 @@ from engine.measures import token_error
 from engine.model import Model
 from engine.monitor import STOP_REASONS, Result
 from engine.penalty import ElasticNet
-from engine.solvers import minimise
+from engine.solvers import SOLVERS, minimise
 from tasks import store
 from tasks.params import Params, Train
 from tasks.progress import Progress
@@ -23,36 +23,7 @@ from tasks.progress import Progress
 
 def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
     """Weights of an earlier model where the new layout has them, zero elsewhere."""
-    if path is None:
-        return None
-    model = Model.load(path)
-    known = {text: i for i, text in enumerate(observations)}
-    label_of = {text: i for i, text in enumerate(labels)}
-    family, observation, previous, label = model.layout.slots()
-    ids = np.array([known.get(text, -1) for text in model.observations] or [-1], np.int64)
-    codes = np.array([label_of.get(text, -1) for text in model.labels] + [-1], np.int64)
-    new, before, here = ids[observation], codes[previous], codes[label]
-    keep = (new >= 0) & (here >= 0) & ((family != 2) | (before >= 0))
-    theta = np.zeros(layout.size)
-    for index, name in enumerate(("unigram", "start", "bigram")):
-        mine = keep & (family == index)
-        wanted = before[mine] * layout.n_labels + here[mine] if index == 2 else here[mine]
-        slots = find_slots(layout, name, new[mine], wanted)
-        theta[slots[slots >= 0]] = model.theta[mine][slots >= 0]
-    return theta
-
-
-def find_slots(layout: Layout, name: str, observation: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """The slot of each (observation, code) of a family, -1 where the layout has none."""
-    ptr, codes, full = layout.family(name)
-    if len(codes) == 0:
-        present = ptr[observation + 1] > ptr[observation]
-        return np.where(present, ptr[observation] + code, -1)
-    owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
-    keys = owner * full + codes
-    wanted = observation * full + code
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[found] == wanted, ptr[0] + found, -1)
+    return None if path is None else warm_start.starting_point(Model.load(path), layout, observations, labels)
 
 
 class Watcher:
@@ -82,9 +53,10 @@ class Watcher:
 def fit(dataset: Dataset, dev: Dataset, layout: Layout, theta0, options: Train, progress: Progress):
     """The result of the solver, and the seconds at which each iteration ended."""
     watcher = Watcher(dev, layout, options, progress)
+    own = {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
     result = minimise(
         options.solver, ChainObjective(dataset, layout, options.sparse), ElasticNet(options.rho1, options.rho2),
-        theta0, options.max_iterations, options.tolerance, on_iteration=watcher,
+        theta0, options.max_iterations, options.tolerance, on_iteration=watcher, **own,
     )  # fmt: skip
     return result, watcher.seconds
 

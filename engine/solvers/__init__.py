@@ -1,9 +1,11 @@
 """Solvers: each minimises loss + penalty over theta and returns the same record.
 
 A solver knows neither templates nor files. Gradient solvers need `value_and_gradient`;
-SBCD needs the blocks of a chain objective. What a solver accepts is checked at the door.
+those that take blocks, weights or sequences one by one need a chain objective. What a solver
+accepts is checked at the door.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,26 +14,46 @@ import numpy as np
 from engine.errors import EspalierError
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
+from engine.solvers.cd import cd
+from engine.solvers.conjugate_gradient import cg_fr, cg_pr
+from engine.solvers.iis import iis
 from engine.solvers.lbfgs import lbfgs
 from engine.solvers.owlqn import owlqn
 from engine.solvers.sbcd import sbcd
+from engine.solvers.sgd import sgd
 
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver, whether it accepts an L1 term, and whether its objective never rises."""
+    """A solver, whether it accepts an L1 term, and whether its objective never rises.
+
+    `exact` ones reach the optimum to any tolerance; the others come near it. `needs_blocks`
+    ones ask for a chain objective, whose sequences and index they read.
+    """
 
     run: Callable
     accepts_l1: bool
     monotone: bool
     help: str
     needs_blocks: bool = False
+    exact: bool = True
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Settings of its own, which `minimise` takes by keyword: the keyword-only arguments of `run`."""
+        parameters = inspect.signature(self.run).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
 SOLVERS = {
     "lbfgs": Solver(lbfgs, False, True, "limited-memory BFGS; smooth penalties only"),
     "owlqn": Solver(owlqn, True, True, "orthant-wise limited-memory quasi-Newton"),
     "sbcd": Solver(sbcd, True, True, "sparse blockwise coordinate descent, one observation at a time", True),
+    "cd": Solver(cd, True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
+    "cg-fr": Solver(cg_fr, False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"),
+    "cg-pr": Solver(cg_pr, False, True, "conjugate gradient, Polak-Ribiere+; smooth penalties only"),
+    "iis": Solver(iis, False, True, "improved iterative scaling, slow; smooth penalties only", True),
+    "sgd": Solver(sgd, True, False, "stochastic gradient over sequences; comes near the optimum", True, exact=False),
 }
 
 
@@ -44,8 +66,12 @@ def minimise(
     tolerance: float = 1e-4,
     period: int = 5,
     on_iteration=None,
+    **options,
 ) -> Result:
-    """Minimise objective + penalty from theta0 (zero by default). See `Monitor` for when it stops."""
+    """Minimise objective + penalty from theta0 (zero by default). See `Monitor` for when it stops.
+
+    `options` are the solver's own: `seed` of sgd, `revisit_zeros` of cd.
+    """
     if solver not in SOLVERS:
         raise EspalierError(f"solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}")
     if penalty.rho1 and not SOLVERS[solver].accepts_l1:
@@ -53,11 +79,16 @@ def minimise(
         raise EspalierError(
             f"{solver} cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose one of {', '.join(fitting)}"
         )
+    for name in options:
+        if name not in SOLVERS[solver].options:
+            known = ", ".join(SOLVERS[solver].options) or "none"
+            raise EspalierError(f"{solver} has no option {name!r}: it has {known}")
     if SOLVERS[solver].needs_blocks and not hasattr(objective, "positions"):
         raise EspalierError(
-            f"{solver} needs the blocks of a chain objective, {type(objective).__name__} has none: "
+            f"{solver} needs the sequences of a chain objective, {type(objective).__name__} has none: "
             "choose a gradient solver such as lbfgs or owlqn"
         )
+    _check_terms(solver, objective)
     theta = np.zeros(objective.size) if theta0 is None else np.array(theta0, dtype=np.float64)
     if theta.shape != (objective.size,):
         raise EspalierError(f"theta0 has {theta.size} weights: expected {objective.size}")
@@ -65,4 +96,12 @@ def minimise(
         raise EspalierError(f"theta0[{int(np.argmin(np.isfinite(theta)))}] is not finite: check the starting model")
     scale = float(np.max(getattr(objective, "observed", np.ones(1)), initial=1.0))
     monitor = Monitor(max_iterations, tolerance, period, scale, on_iteration)
-    return SOLVERS[solver].run(objective, penalty, theta, monitor)
+    return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
+
+
+def _check_terms(solver: str, objective) -> None:
+    """Only solvers that see nothing but the gradient can train with partial labels or token weights."""
+    terms = getattr(objective, "terms", [])
+    if terms and SOLVERS[solver].needs_blocks:
+        fitting = [name for name, other in SOLVERS.items() if not other.needs_blocks]
+        raise EspalierError(f"{solver} cannot train with {terms[0].name}: choose one of {', '.join(fitting)}")

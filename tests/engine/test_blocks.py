@@ -11,6 +11,7 @@ from reference.problems import random_problem
 from engine.blocks import BlockObjective, Blocks
 from engine.chain_objective import ChainObjective
 from engine.data import make_dataset
+from engine.errors import EspalierError
 from engine.layout import dense_layout
 from engine.penalty import ElasticNet
 from engine.solvers import minimise
@@ -208,10 +209,89 @@ def test_balance_leaves_a_block_alone_that_lacks_a_label():
 def test_a_step_stays_in_its_box_and_knows_where_it_is():
     """(13) by hand: curvature 2, gradient -1, rho1 0.5, rho2 1 from 0 is 0.5 / 3; of -100 the box ends it."""
     theta, slot, at = np.zeros(2), np.arange(2), np.arange(2, dtype=np.int32)
-    arguments = np.zeros(2), np.array([0.0, 0.0]), np.array([1.0, 1.0])
+    arguments = np.zeros(2), np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.zeros((0, 0))
     assert propose(theta, slot, at, *arguments, np.array([1.0, 100.0]), 2.0, 0.5, 1.0)
     np.testing.assert_allclose(theta, [0.5 / 3.0, FARTHEST])
     assert not propose(np.zeros(2), slot, at, *arguments, np.array([0.4, -0.5]), 2.0, 0.5, 1.0)
+
+
+def full_hessian(problem, weights, features):
+    """THESIS appendix D: sum over positions of w r^2 (E f_j f_k - E f_j E f_k) for features of one observation."""
+    total = np.zeros((len(features), len(features)))
+    for sequence, w in zip(problem.sequences, problem.weights, strict=True):
+        pairs = chain.pairwise_marginals(sequence, problem.n_labels, weights)
+        single = chain.marginals(sequence, problem.n_labels, weights)
+        for t, position in enumerate(sequence):
+            repeats = [position.count(f[1]) for f in features]
+            states = range(problem.n_labels)
+            events = [(None, y, single[t, y]) for y in states] if t == 0 else [
+                (p, y, pairs[t - 1, p, y]) for p in states for y in states]  # fmt: skip
+            f = np.array([[r * fires(feature, p, y) for feature, r in zip(features, repeats, strict=True)]
+                          for p, y, _ in events])  # fmt: skip
+            q = np.array([probability for _, _, probability in events])
+            total += w * ((f.T * q) @ f - np.outer(q @ f, q @ f))
+    return total
+
+
+def fires(feature, previous, label):
+    if feature[0] == "mu":
+        return feature[2] == label
+    if feature[0] == "start":
+        return previous is None and feature[2] == label
+    return previous is not None and feature[2:] == (previous, label)
+
+
+@EXAMPLES
+@given(lattices())
+@pytest.mark.nojit
+def test_the_full_hessian_of_a_block(lattice):
+    (problem, dataset, layout), theta = lattice
+    features = slot_features(layout)
+    for sparse in DENSITIES:
+        blocks = Blocks(ChainObjective(dataset, layout, sparse=sparse), theta.copy())
+        for x in range(blocks.count):
+            if occurs(blocks, x):
+                slots, at, code = live_slots(theta, layout, np.ones(layout.size, bool), x)
+                blocks.evaluate(x, code, False)
+                expected = full_hessian(problem, weights_of(layout, theta), [features[s] for s in slots])
+                np.testing.assert_allclose(blocks.hessian(x, len(slots), at, code), expected, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.nojit
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.integers(0, 10**6))
+def test_a_full_model_is_minimised(seed):
+    """First-order conditions of g d + d H d / 2 + elastic net, where the box does not bind."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 6))
+    root = rng.normal(size=(n, n))
+    matrix, base, g = root @ root.T + 0.5 * np.eye(n), rng.normal(size=n), rng.normal(size=n)
+    theta, penalty = base.copy(), ElasticNet(0.4, 0.2)
+    slot, at, zero = np.arange(n), np.arange(n, dtype=np.int32), np.zeros(n)
+    propose(theta, slot, at, base, g, np.diag(matrix).copy(), matrix, zero, 1.5, penalty.rho1, penalty.rho2)
+    if np.abs(theta - base).max() < FARTHEST:
+        assert penalty.optimality(theta, g + 1.5 * matrix @ (theta - base)) <= 1e-3
+    else:
+        assert np.abs(theta - base).max() == pytest.approx(FARTHEST)
+
+
+@pytest.mark.parametrize("layout", ["dense", "seen"])
+def test_both_hessians_end_at_the_same_optimum(layout):
+    packed = pack(random_problem(21, 3, 4, 2, [4, 3, 2, 4, 1, 3, 2]), layout)
+    objective, penalty, results = ChainObjective(packed.dataset, packed.layout), ElasticNet(0.3, 0.1), {}
+    for hessian in ("diagonal", "full"):
+        found = minimise("sbcd", objective, penalty, max_iterations=3000, tolerance=1e-9, hessian=hessian)
+        values = [line["objective"] for line in found.trace]
+        assert all(after <= before * (1 + 1e-12) for before, after in zip(values, values[1:], strict=False))
+        results[hessian] = found
+    assert results["full"].objective == pytest.approx(results["diagonal"].objective, rel=1e-7)
+    np.testing.assert_allclose(results["full"].theta, results["diagonal"].theta, rtol=0, atol=1e-3)
+
+
+def test_an_unknown_hessian_is_refused():
+    packed = pack(random_problem(21, 2, 2, 1, [2]))
+    with pytest.raises(EspalierError, match="hessian is 'exact': expected one of diagonal, full"):
+        minimise("sbcd", ChainObjective(packed.dataset, packed.layout), ElasticNet(), hessian="exact")
 
 
 @pytest.mark.parametrize("layout", ["dense", "seen"])

@@ -467,11 +467,11 @@ KINDS = np.array([BOTH, BOTH], np.uint8)
     ("dataset", "found"),
     [
         (GOOD._replace(labels=np.array([0, 2], np.int32)), "label 2: expected ids below 2"),
-        (GOOD._replace(labels=np.array([0, -1], np.int32)), "position 1 has no label"),
+        (GOOD._replace(labels=np.array([-1, -1], np.int32)), "all labels are unknown"),
         (GOOD._replace(observations=np.array([[0], [2]], np.int32)), "observation 2 is not one of the 2"),
         (GOOD._replace(observations=np.array([[0], [-2]], np.int32)), "observation -2"),
     ],
-    ids=["label too large", "label unknown", "observation too large", "observation below -1"],
+    ids=["label too large", "labels unknown", "observation too large", "observation below -1"],
 )
 def test_training_data_that_do_not_fit_the_layout_are_refused(dataset, found):
     """A kernel that reads outside its arrays would answer nonsense or crash the process."""

@@ -26,7 +26,7 @@ for scattered in (True, False):
     value, gradient = objective.value_and_gradient(theta)
     digest.update(gradient.tobytes() + np.float64(value).tobytes() + np.float64(objective.value(theta)).tobytes())
 digest.update(decode.marginals(data, layout, theta).tobytes() + decode.viterbi(data, layout, theta).tobytes())
-for solver in ("owlqn", "sbcd"):
+for solver in ("owlqn", "sbcd", "sgd"):
     found = minimise(solver, objective, ElasticNet(0.5, 0.01), max_iterations=2)
     digest.update(found.theta.tobytes())
 print(digest.hexdigest())

@@ -72,6 +72,97 @@ def test_parameters_follow_the_conventions():
         crf.set_params(rho3=1)
 
 
+def test_score_counts_a_sequence_as_often_as_its_weight():
+    crf = CRF(TEMPLATES, rho1=0.01).fit(X, Y)
+    wrong = [["N", "N", "N"], *Y[1:]]  # 2 of 3 wrong in the first sequence, 11 tokens in all
+    assert crf.score(X, wrong) == pytest.approx(9 / 11)
+    assert crf.score(X, wrong, sample_weight=[3, 1, 1, 1]) == pytest.approx(11 / 17)
+    assert crf.score(X, wrong, sample_weight=[0, 1, 1, 1]) == 1.0
+
+
+def test_score_leaves_out_what_is_not_known():
+    crf = CRF(TEMPLATES, rho1=0.01).fit(X, Y)
+    assert crf.score(X[:1], [[None, {"N", "V"}, "D"]]) == 0.5
+
+
+def test_nbest_begins_with_the_prediction():
+    crf = CRF(TEMPLATES, rho1=0.1).fit(X, Y)
+    for best, labels in zip(crf.predict_nbest(X, 4), crf.predict(X), strict=True):
+        assert len(best) == 4 and best[0][1] == labels
+        assert [p for p, _ in best] == sorted((p for p, _ in best), reverse=True)
+    every = crf.predict_nbest([["dogs", "bark"]], 100)[0]
+    assert len(every) == 9 and sum(np.exp(p) for p, _ in every) == pytest.approx(1.0)
+
+
+def test_the_posterior_method_is_the_arg_max_of_the_marginals():
+    crf = CRF(TEMPLATES, rho1=0.1).fit(X, Y)
+    expected = [[crf.classes_[i] for i in row.argmax(axis=1)] for row in crf.predict_marginals(X)]
+    assert crf.predict(X, method="posterior") == expected
+
+
+SPANS = [["a", "b", "c"], ["a", "c"], ["b", "c"], ["c", "a", "b", "b"]]
+BIO = [["B-X", "I-X", "O"], ["B-X", "O"], ["B-X", "O"], ["O", "B-X", "I-X", "I-X"]]
+
+
+def test_the_scheme_is_obeyed_where_the_model_alone_would_not():
+    """Without transition weights, b is I-X wherever it stands."""
+    crf = CRF(["U:%x[0,0]"], rho1=0.01).fit(SPANS, BIO)
+    assert crf.predict([["b", "b"]]) == [["I-X", "I-X"]]
+    assert crf.predict([["b", "b"]], scheme=True) == [["B-X", "I-X"]]
+    assert crf.predict([["b", "b"]], scheme="iob1") == [["I-X", "I-X"]]
+    assert crf.predict([["b"]], "posterior", scheme=True) == [["B-X"]]
+    assert all(labels[0] != "I-X" for _, labels in crf.predict_nbest([["b", "b"]], 9, scheme=True)[0])
+    assert crf.predict_marginals([["b"]], scheme=True)[0][0, crf.classes_.index("I-X")] == 0.0
+
+
+def test_what_is_known_beforehand_is_obeyed():
+    crf = CRF(TEMPLATES, rho1=0.1).fit(X, Y)
+    allowed = [[{"N", "V"}, "D", None]]
+    (labels,) = crf.predict(X[:1], allowed=allowed)
+    assert labels[0] in ("N", "V") and labels[1] == "D"
+    assert [p[1] for p in crf.predict_nbest(X[:1], 9, allowed=allowed)[0]][0] == labels
+    np.testing.assert_allclose(crf.predict_marginals(X[:1], allowed=allowed)[0][1], [1.0, 0.0, 0.0])
+
+
+def test_partial_labels_train():
+    """Known labels with the others forgotten, or narrowed to two, still teach the same."""
+    partial = [["D", None, "V"], [("D", "N"), "N", ["V"]], ["N", {"V", "N"}], ["D", "N", None]]
+    crf = CRF(TEMPLATES, rho1=0.0, rho2=0.1, solver="lbfgs", pairs="all").fit(X, partial)
+    assert crf.classes_ == ["D", "N", "V"]
+    assert crf.predict(X) == Y
+    single = CRF(TEMPLATES, rho1=0.01).fit(X, [[{label} for label in row] for row in Y])
+    assert np.array_equal(single.model_.theta, CRF(TEMPLATES, rho1=0.01).fit(X, Y).model_.theta)
+
+
+def test_a_token_of_weight_zero_is_not_learned():
+    """The second token of the first sequence has a wrong label; its weight decides whether that matters."""
+    wrong = [["D", "V", "V"], *Y[1:]]
+    crf = {w: CRF(TEMPLATES, rho1=0.1).fit(X, wrong, token_weight=[[1, w, 1], [1] * 3, [1] * 2, [1] * 3])
+           for w in (0, 20)}  # fmt: skip
+    assert crf[0].predict(X[:1]) == Y[:1]
+    assert crf[20].predict(X[:1]) == wrong[:1]
+
+
+def test_a_warm_start_reaches_the_same_optimum_in_fewer_iterations(tmp_path):
+    """The new data have a new label and new words; the start comes from a CRF, its model or its file."""
+    tight = {"templates": TEMPLATES, "rho1": 0.0, "rho2": 0.5, "solver": "lbfgs", "tolerance": 1e-10,
+             "max_iterations": 500}  # fmt: skip
+    old = CRF(**tight).fit(X, Y)
+    old.save(tmp_path / "old.model")
+    more_x, more_y = [*X, ["the", "old", "cat", "sleeps"]], [*Y, ["D", "A", "N", "V"]]
+    cold = CRF(**tight).fit(more_x, more_y)
+    for source in (old, old.model_, tmp_path / "old.model"):
+        warm = CRF(**tight).fit(more_x, more_y, start_from=source)
+        assert len(warm.trace_) < len(cold.trace_)
+        assert warm.trace_[0]["objective"] < cold.trace_[0]["objective"]
+        assert warm.model_.info["objective"] == pytest.approx(cold.model_.info["objective"], rel=1e-8)
+        first, second = rows_of(warm), rows_of(cold)
+        assert first.keys() == second.keys()
+        assert max(abs(first[key] - second[key]) for key in first) < WEIGHT_ROUNDING
+    again = CRF(**tight).fit(X, Y, start_from=old)
+    assert again.trace_[0]["gradient_norm"] < 1e-6 * cold.trace_[0]["gradient_norm"]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -81,6 +172,17 @@ def test_parameters_follow_the_conventions():
         (lambda: CRF().fit([[], *X], [[], *Y]), "sequence 0 has no token"),
         (lambda: CRF(pairs="some").fit(X, Y), "pairs is 'some'"),
         (lambda: CRF(["U:%x[0,1]"]).fit(X, Y), "points at column 1, the data has column 0"),
+        (lambda: CRF().fit(X, [[None] * len(row) for row in Y]), "there is no label"),
+        (lambda: CRF().fit(X, [[set(), "N", "V"], *Y[1:]]), "token 0 of sequence 0 has an empty set of labels"),
+        (lambda: CRF(solver="sbcd").fit(X, [[None, "N", "V"], *Y[1:]]), "sbcd cannot train with partial labels"),
+        (lambda: CRF().fit(X, Y, token_weight=[[1], *Y[1:]]), "sequence 0 has 3 tokens and 1 weights"),
+        (lambda: CRF().fit(X, Y, token_weight=[[1] * 3] * 2), "2 rows of token weights for 4 sequences"),
+        (lambda: CRF().fit(X, Y, start_from="no.model"), "no.model: there is no such model"),
+        (lambda: CRF().fit(X, Y).predict(X, method="best"), "method is 'best': expected one of viterbi, posterior"),
+        (lambda: CRF().fit(X, Y).predict(X, scheme=True), "label 'D' is not one of iob2"),
+        (lambda: CRF().fit(X, Y).predict(X[:1], allowed=[["Q", None, None]]), "label 'Q' of sequence 0 is not known"),
+        (lambda: CRF().fit(X, Y).score(X, Y, [1]), "1 weights for 4 sequences"),
+        (lambda: CRF().fit(X, Y).score(X, Y, [0] * 4), "there is nothing to score"),
     ],
 )
 def test_mistakes_are_named(call, message):

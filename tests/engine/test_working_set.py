@@ -17,7 +17,7 @@ from engine.solvers import SOLVERS, minimise
 from engine.threads import set_threads
 from engine.working_set import minimise_virtual, scan
 
-L1 = [name for name, solver in SOLVERS.items() if solver.accepts_l1]
+L1 = [name for name, solver in SOLVERS.items() if solver.accepts_l1 and solver.exact]
 PENALTY = ElasticNet(0.3, 0.1)
 VIOLATION = 1e-4
 ROUNDING = 1e-9

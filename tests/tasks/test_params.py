@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from engine.errors import EspalierError
+from engine.solvers import SOLVERS
+from tasks import params, report
 from tasks.params import Params, default_yaml, load_params
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +53,11 @@ def test_every_parameter_has_its_help_above_it():
 def test_every_default_passes_its_own_check(tmp_path):
     """A default outside its own limits or choices would be refused by the file that states it."""
     assert load(tmp_path, yaml.safe_dump(Params().as_dict())) == Params()
+
+
+def test_the_solvers_offered_are_those_of_the_engine():
+    assert params.SOLVERS == tuple(SOLVERS)
+    assert set(report.SOLVERS) == set(SOLVERS)
 
 
 # ---- values
@@ -127,7 +134,10 @@ def test_two_params_share_nothing():
         ("train: {max_iterations: true}", "train.max_iterations is True, expected a whole number"),
         ("ingest: {limit: few}", "ingest.limit is 'few', expected a whole number or null"),
         ("train: {start: 1}", "train.start is 1, expected true or false"),
-        ("train: {solver: owlq}", "expected one of lbfgs, owlqn, sbcd: did you mean 'owlqn'?"),
+        (
+            "train: {solver: owlq}",
+            "expected one of lbfgs, owlqn, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
+        ),
         ("ingest: {path: 3}", "ingest.path is 3, expected a text or null"),
         ("ingest: {path: ''}", "ingest.path is '', expected a text or null"),
         ("template: {lines: U}", "template.lines is 'U', expected a list of texts"),

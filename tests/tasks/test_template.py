@@ -13,7 +13,7 @@ from engine.errors import EspalierError
 from tasks import store, template
 from tasks.params import Params
 from tasks.progress import Progress
-from tasks.templates import expand, parse
+from tasks.templates import encode, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 LINES = ["U:%x[0,0]", "U:%x[1,0]", "*2:%x[-1,0]/%x[0,0]", "B"]
@@ -49,13 +49,13 @@ def run(root, lines=("U:%x[0,0]", "B"), **options):
 @EXAMPLES
 @given(SEQUENCES, st.integers(1, 3))
 def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count):
-    expanded = expand(tokens_of(sequences), parse(LINES))
+    expansions = encode(tokens_of(sequences), parse(LINES))
     expected = reference.vocabulary(sequences, LINES, min_count)
     if not expected:
         with pytest.raises(EspalierError, match=f"no observation occurs {min_count} times: lower template.min_count"):
-            template.grow_vocabulary(expanded, min_count)
+            template.grow_vocabulary(expansions, min_count)
         return
-    found = template.grow_vocabulary(expanded, min_count)
+    found = template.grow_vocabulary(expansions, min_count)
     assert found.select("observation", "template", "count").rows() == expected
 
 
@@ -63,9 +63,9 @@ def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count):
 @given(SEQUENCES, SEQUENCES)
 def test_ids_point_at_the_observation_and_unknown_ones_are_minus_one(train, other):
     templates = parse(LINES)
-    vocabulary = template.grow_vocabulary(expand(tokens_of(train), templates), 1)
+    vocabulary = template.grow_vocabulary(encode(tokens_of(train), templates), 1)
     known = {text: i for i, text in enumerate(vocabulary["observation"])}
-    found = template.look_up(expand(tokens_of(other), templates), vocabulary)
+    found = template.look_up(encode(tokens_of(other), templates), vocabulary)
     assert set(found.dtypes) == {pl.Int32}
     expected = [[known.get(text, -1) for text in row] for row in reference.expand(other, LINES)]
     assert [list(row) for row in found.iter_rows()] == expected

@@ -87,6 +87,15 @@ def test_the_objective_in_the_model_is_that_of_enumeration(tmp_path, options):
     assert (len(model.theta) > 0) and (options.get("start", True) or not any(name[0] == 1 for name in by_name(model)))
 
 
+def test_the_seed_of_the_order_decides_what_sgd_finds(tmp_path):
+    found = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        (tmp_path / folder).mkdir()
+        words_project(tmp_path / folder, solver="sgd", seed=seed, max_iterations=2)
+        found.append((tmp_path / folder / store.CANDIDATE).read_bytes())
+    assert found[0] == found[1] != found[2]
+
+
 def test_pairs_seen_gives_weights_only_to_what_was_seen(tmp_path):
     words_project(tmp_path, pairs="seen", rho1=0.0)
     model, tokens = Model.load(tmp_path / store.CANDIDATE), store.read_tokens(tmp_path, "train")[0]
@@ -286,7 +295,7 @@ def test_a_damaged_initial_model_is_refused(project):
 def test_a_solver_that_cannot_take_the_penalty_is_refused(project):
     params = small_params()
     params.train.solver = "lbfgs"
-    refuse(project, "lbfgs cannot take rho1 = 0.5: set rho1 to 0 or choose one of owlqn, sbcd", params)
+    refuse(project, "lbfgs cannot take rho1 = 0.5: set rho1 to 0 or choose one of owlqn, sbcd, cd, sgd", params)
 
 
 def test_progress_hears_every_iteration(project):

@@ -1,0 +1,1 @@
+"""Our figures and the peers' in one run: same machine, same data, same model, same penalty."""

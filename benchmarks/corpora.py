@@ -1,0 +1,72 @@
+"""The corpora as the engine wants them, by the same path as the pipeline: text, tokens, templates, integers."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from benchmarks.job import Skip
+from engine.data import Dataset, make_dataset
+from engine.layout import observation_kinds
+from tasks.params import Ingest
+from tasks.sources.conll import tokens_of
+from tasks.store import sequence_offsets
+from tasks.template import features, grow_vocabulary
+from tasks.templates import encode, parse
+
+QUICK = 300  # sequences of a corpus in a quick run
+FILES = {
+    "nettalk": ("nettalk/train.conll.gz", "nettalk/test.conll.gz"),
+    "conll2000": ("conll2000/train.txt.gz", "conll2000/test.txt.gz"),
+}
+
+
+class Problem(NamedTuple):
+    train: Dataset
+    test: Dataset
+    test_labels: list[str]
+    labels: list[str]
+    observations: list[str]
+    kinds: np.ndarray
+    lines: list[str]
+
+
+def paths(data: str, corpus: str) -> tuple[Path, Path]:
+    """The files of a corpus; Skip if they are not there."""
+    found = tuple(Path(data) / name for name in FILES[corpus])
+    for path in found:
+        if not path.is_file():
+            raise Skip(f"no {path}: name the folder of corpora with --data or ESPALIER_DATA")
+    return found
+
+
+def read_part(data: str, corpus: str, part: int, quick: bool) -> pl.DataFrame:
+    """Tokens of one file of a corpus; in a quick run of its first sequences."""
+    tokens = tokens_of(paths(data, corpus)[part], Ingest(), labelled=True)
+    return tokens.filter(pl.col("sequence") < QUICK) if quick else tokens
+
+
+def read_tokens(data: str, corpus: str, quick: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tokens of train and test."""
+    return read_part(data, corpus, 0, quick), read_part(data, corpus, 1, quick)
+
+
+def make_problem(train: pl.DataFrame, test: pl.DataFrame, lines: list[str], drop: pl.Expr | None = None) -> Problem:
+    """Features of both parts; observations of the training part where `drop` holds get no weight."""
+    templates = parse(lines)
+    expansions = [encode(tokens, templates) for tokens in (train, test)]
+    vocabulary = grow_vocabulary(expansions[0], 1)
+    vocabulary = vocabulary if drop is None else vocabulary.filter(~drop)
+    labels = sorted(train["label"].unique().to_list())
+    parts = [
+        _dataset(features(tokens, found, vocabulary, labels))
+        for tokens, found in zip((train, test), expansions, strict=True)
+    ]
+    observations = vocabulary["observation"].to_list()
+    return Problem(*parts, test["label"].to_list(), labels, observations, observation_kinds(observations), lines)
+
+
+def _dataset(table: pl.DataFrame) -> Dataset:
+    ids = table.drop("sequence", "label").to_numpy()
+    return make_dataset(ids, table["label"].to_numpy(), sequence_offsets(table["sequence"].to_numpy()))

@@ -1,0 +1,37 @@
+"""A new training starts from the weights of an earlier model, matched by their texts."""
+
+import numpy as np
+
+from engine.layout import FAMILIES, Layout
+from engine.model import Model
+
+
+def starting_point(model: Model, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray:
+    """theta of the new layout: the model's weights where it has the same observation and labels, zero elsewhere."""
+    known = {text: i for i, text in enumerate(observations)}
+    label_of = {text: i for i, text in enumerate(labels)}
+    family, observation, previous, label = model.layout.slots()
+    ids = np.array([known.get(text, -1) for text in model.observations] or [-1], np.int64)
+    codes = np.array([label_of.get(text, -1) for text in model.labels] + [-1], np.int64)
+    new, before, here = ids[observation], codes[previous], codes[label]
+    keep = (new >= 0) & (here >= 0) & ((family != 2) | (before >= 0))
+    theta = np.zeros(layout.size)
+    for index, name in enumerate(FAMILIES):
+        mine = keep & (family == index)
+        wanted = before[mine] * layout.n_labels + here[mine] if name == "bigram" else here[mine]
+        slots = find_slots(layout, name, new[mine], wanted)
+        theta[slots[slots >= 0]] = model.theta[mine][slots >= 0]
+    return theta
+
+
+def find_slots(layout: Layout, name: str, observation: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """The slot of each (observation, code) of a family, -1 where the layout has none."""
+    ptr, codes, full = layout.family(name)
+    if len(codes) == 0:
+        present = ptr[observation + 1] > ptr[observation]
+        return np.where(present, ptr[observation] + code, -1)
+    owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
+    keys = owner * full + codes
+    wanted = observation * full + code
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[found] == wanted, ptr[0] + found, -1)
