@@ -46,6 +46,7 @@ class State(NamedTuple):
     e: np.ndarray  # float64 [R, Y], exp(u - top)
     top: np.ndarray  # float64 [R]
     width: np.ndarray  # float64 [R], max u - min u
+    share: np.ndarray  # float64 [P], of non-zero pairs up to which the set is sparse
     place: np.ndarray  # int32 [P], the matrix that set p may use, -1 = none
     slot: np.ndarray  # int32 [P], place[p] while the set is dense, -1 while it is sparse
     shift: np.ndarray  # float64 [P]
@@ -89,7 +90,7 @@ def renew_rows(theta, layout, observations, offsets, index, state, which):
 
 
 @kernel
-def renew_sets(theta, layout, sets, state, share, which):
+def renew_sets(theta, layout, sets, state, which):
     """The factors of the sets `which`, each dense or sparse by its share of non-zero pairs."""
     n_pairs = layout.n_labels**2
     score, touched, seen = np.zeros(n_pairs), np.empty(n_pairs, np.int32), np.zeros(n_pairs, np.bool_)
@@ -113,14 +114,14 @@ def renew_sets(theta, layout, sets, state, share, which):
                         touched[count] = c
                         count += 1
                     score[c] += theta[s]
-        _store_set(state, p, layout.n_labels, share, score, touched, count)
+        _store_set(state, p, layout.n_labels, score, touched, count)
         for k in range(count):
             score[touched[k]] = 0.0
             seen[touched[k]] = False
 
 
 @kernel
-def _store_set(state, p, n_labels, share, score, touched, count):
+def _store_set(state, p, n_labels, score, touched, count):
     """Factor of set p from the scores of the pairs `touched`; all other scores are zero."""
     n_pairs = n_labels * n_labels
     highest = lowest = 0.0 if count < n_pairs else score[touched[0]]
@@ -130,7 +131,7 @@ def _store_set(state, p, n_labels, share, score, touched, count):
         highest, lowest = max(highest, s), min(lowest, s)
         nonzero += s != 0.0
     d = state.place[p]
-    thin = nonzero <= share * n_pairs and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
+    thin = nonzero <= state.share[p] * n_pairs and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
     if thin or d < 0:
         state.slot[p], state.shift[p] = -1, 0.0
         state.spread[p] = max(highest, 0.0) - min(lowest, 0.0)
@@ -267,6 +268,23 @@ def carry_beta(of_position, row_of, state, hi, begin, end, current, following):
 
 
 @kernel
+def fill_messages(theta, layout, data, sets, index, state, begin, end):
+    """Sum of w log Z of the sequences begin..end - 1; all their messages, but for those with a step too wide."""
+    of_position, row_of = sets.of_position, index.row_of
+    n_labels = layout.n_labels
+    current, following = np.empty(n_labels), np.empty(n_labels)
+    loss = 0.0
+    for n in range(begin, end):
+        lo, hi = data.offsets[n], data.offsets[n + 1]
+        log_z = _segment(of_position, row_of, state, n, lo, hi, lo, hi - 1, False, True, current, following)
+        if np.isnan(log_z):
+            score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
+            log_z = log_forward(theta, layout, data.observations, sets, lo, hi, score, log_alpha)
+        loss += data.weights[n] * log_z
+    return loss
+
+
+@kernel
 def evaluate_piece(theta, layout, data, sets, index, state, piece, code, moved, derive, first, second):
     """Sum of w log Z over the sequences of a piece of a block.
 
@@ -316,17 +334,18 @@ def _segment(of_position, row_of, state, n, lo, hi, first, last, moved, derive, 
     alpha_until, beta_from = state.alpha_until[n], state.beta_from[n]
     if moved:
         alpha_until, beta_from = min(alpha_until, first), max(beta_from, last)
-    state.alpha_until[n], state.beta_from[n] = lo, hi
-    if alpha_until <= last:
-        if not carry_alpha(of_position, row_of, state, lo, alpha_until, last + 1, current, following):
-            return np.nan
-        alpha_until = last + 1
     target = first if derive else last
-    if beta_from > target:
-        if not carry_beta(of_position, row_of, state, hi, beta_from, target, current, following):
-            return np.nan
-        beta_from = target
-    state.alpha_until[n], state.beta_from[n] = alpha_until, beta_from
+    if alpha_until <= last or beta_from > target:
+        state.alpha_until[n], state.beta_from[n] = lo, hi
+        if alpha_until <= last:
+            if not carry_alpha(of_position, row_of, state, lo, alpha_until, last + 1, current, following):
+                return np.nan
+            alpha_until = last + 1
+        if beta_from > target:
+            if not carry_beta(of_position, row_of, state, hi, beta_from, target, current, following):
+                return np.nan
+            beta_from = target
+        state.alpha_until[n], state.beta_from[n] = alpha_until, beta_from
     alpha, beta = state.alpha, state.beta
     total = 0.0
     for y in range(len(current)):
@@ -463,6 +482,71 @@ def _some_products(left, right, inverse, begin, end, code, n_labels, s1, s2):
 
 
 @kernel
+def hessian_piece(layout, data, sets, index, state, piece, at, code, matrix):
+    """matrix += sum over the occurrences of w r^2 (E f_j f_k - E f_j E f_k) (THESIS appendix D).
+
+    Rows and columns are slots at the places `at` of [Y labels | Y labels at a start | pairs `code`]. Messages must
+    be those that an evaluation with derivatives left. False where a sequence has none, its scores being extreme.
+    """
+    n_labels, size = layout.n_labels, len(at)
+    q, row_of, of_position = np.empty(size), index.row_of, sets.of_position
+    alpha, beta, e = state.alpha, state.beta, state.e
+    for k in range(index.piece[piece], index.piece[piece + 1]):
+        t = index.position[k]
+        n = index.sequence_of[t]
+        if state.alpha_until[n] <= t or state.beta_from[n] > t:
+            return False
+        first = t == data.offsets[n]
+        total = 0.0
+        for y in range(n_labels):
+            total += alpha[t, y] * beta[t, y]
+        unit = 1.0 / total
+        for i in range(size):
+            a = at[i]
+            if a < n_labels:
+                q[i] = unit * alpha[t, a] * beta[t, a]
+            elif a < 2 * n_labels:
+                q[i] = unit * alpha[t, a - n_labels] * beta[t, a - n_labels] if first else 0.0
+            elif first:
+                q[i] = 0.0
+            else:
+                c = code[a - 2 * n_labels]
+                y = c % n_labels
+                pair = _factor_at(state, of_position[t], c // n_labels, y)
+                q[i] = unit / state.scale[t] * alpha[t - 1, c // n_labels] * pair * e[row_of[t], y] * beta[t, y]
+        weight = data.weights[n] * index.repeats[k] ** 2
+        for i in range(size):
+            for j in range(i + 1):
+                matrix[i, j] += weight * (_together(at[i], at[j], code, n_labels, q[i], q[j]) - q[i] * q[j])
+    for i in range(size):
+        for j in range(i):
+            matrix[j, i] = matrix[i, j]
+    return True
+
+
+@kernel
+def _factor_at(state, p, i, j):
+    """E_p(i, j)."""
+    if state.slot[p] >= 0:
+        return state.dense[state.slot[p], i, j]
+    for k in range(state.begin[p], state.end[p]):
+        if state.row[k] == i and state.column[k] == j:
+            return 1.0 + state.entry[k]
+    return 1.0
+
+
+@kernel
+def _together(a, b, code, n_labels, qa, qb):
+    """E f_a f_b at one position: a is not before b in [labels | labels at a start | pairs]."""
+    if a == b:
+        return qa
+    label = code[a - 2 * n_labels] % n_labels if a >= 2 * n_labels else a % n_labels
+    if b < n_labels <= a and b == label:
+        return qa
+    return 0.0
+
+
+@kernel
 def _by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, code, derive, first, second):
     """log Z and the same sums for a sequence with extreme scores."""
     n_labels, observations = layout.n_labels, data.observations
@@ -507,3 +591,35 @@ def _by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, 
 def _add_moment(at, q, repeats, weight, first, second):
     first[at] += weight * repeats * q
     second[at] += weight * repeats * repeats * q * (1.0 - q)
+
+
+@kernel
+def block_codes(layout, x):
+    """The pairs of block x's run."""
+    lo, hi = layout.bigram_ptr[x], layout.bigram_ptr[x + 1]
+    code = np.empty(hi - lo, np.int32)
+    full = hi - lo == layout.n_labels**2
+    for s in range(lo, hi):
+        code[s - lo] = s - lo if full else layout.bigram_code[s - layout.bigram_ptr[0]]
+    return code
+
+
+@kernel
+def block_gradient(theta, layout, data, sets, index, state, begin, end, first, second):
+    """Expected counts (SBCD 5) and (16) at all slots of the blocks begin..end - 1, from messages that are filled."""
+    n_labels = layout.n_labels
+    for x in range(begin, end):
+        code = block_codes(layout, x)
+        mean, spread = np.zeros(2 * n_labels + len(code)), np.zeros(2 * n_labels + len(code))
+        for piece in range(index.piece_ptr[x], index.piece_ptr[x + 1]):
+            evaluate_piece(theta, layout, data, sets, index, state, piece, code, False, True, mean, spread)
+        base = 0
+        for ptr, codes in ((layout.unigram_ptr, layout.unigram_code), (layout.start_ptr, layout.start_code)):
+            full = ptr[x + 1] - ptr[x] == n_labels
+            for s in range(ptr[x], ptr[x + 1]):
+                at = base + (s - ptr[x] if full else codes[s - ptr[0]])
+                first[s], second[s] = mean[at], spread[at]
+            base += n_labels
+        lo = layout.bigram_ptr[x]
+        for s in range(lo, layout.bigram_ptr[x + 1]):
+            first[s], second[s] = mean[base + s - lo], spread[base + s - lo]

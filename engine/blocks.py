@@ -4,17 +4,33 @@ Only the sequences that contain x are visited, and in each only the stretch from
 messages are still right to the occurrences of x. See `engine.block_kernels`.
 """
 
+import functools
+
 import numpy as np
 
 from engine import threads
-from engine.block_kernels import Index, State, evaluate_piece, renew_rows, renew_sets
+from engine.block_kernels import (
+    Index,
+    State,
+    block_gradient,
+    evaluate_piece,
+    fill_messages,
+    hessian_piece,
+    renew_rows,
+    renew_sets,
+)
+from engine.chain_objective import active_weights, observed_counts
 from engine.data import Dataset
-from engine.index import PairSets, invert
+from engine.errors import EspalierError
+from engine.index import PairSets, check_labels, check_observations, invert, pair_sets
 from engine.layout import Layout
+from engine.posteriors import balanced
 from engine.scores import density
+from engine.vectors import dot
 
 PIECE = 256  # occurrences of one block that are summed as one piece; fixed, so that sums have one order
 SETS_AT_ONCE = 64  # factors renewed as one piece of work
+RARE, RARE_SHARE = 64, 0.2  # a set of fewer positions finds its matrix in no cache, so it is sparse up to this share
 DENSE_ROOM = 2 << 30  # bytes of matrices of factors; sets beyond it, the rarest, stay sparse
 
 
@@ -22,13 +38,18 @@ class Blocks:
     """The blocks of a chain objective at theta, which is changed in place as blocks move."""
 
     def __init__(self, objective, theta: np.ndarray):
-        self.objective, self.theta = objective, theta
+        self.theta, self.observed = theta, objective.observed
         self.data, self.layout, self.sets = objective.dataset, objective.layout, objective.sets
         self.count = self.layout.n_observations
-        self.share = density(objective.sparse)
         self.index = _index(self.data, self.layout, self.sets)
-        self.state = _state(self.data, self.layout, self.sets, self.index, self.share)
-        self.renew(np.arange(len(self.index.example)), np.arange(len(self.sets.ptr) - 1))
+        self.state = _state(self.data, self.layout, self.sets, self.index, objective.sparse)
+        self.restart()
+
+    def assign(self, theta: np.ndarray) -> None:
+        """Go to another theta."""
+        if not np.array_equal(theta, self.theta):
+            self.theta[:] = theta
+            self.restart()
 
     def restart(self) -> None:
         """Bring everything up to theta, which may have changed anywhere."""
@@ -41,11 +62,22 @@ class Blocks:
         renew_rows(self.theta, self.layout, self.data.observations, self.data.offsets, self.index, self.state, rows)
         cuts = range(0, len(sets), SETS_AT_ONCE)
         threads.run(
-            lambda at: renew_sets(
-                self.theta, self.layout, self.sets, self.state, self.share, sets[at : at + SETS_AT_ONCE]
-            ),
-            cuts,
+            lambda at: renew_sets(self.theta, self.layout, self.sets, self.state, sets[at : at + SETS_AT_ONCE]), cuts
         )
+
+    def fill(self) -> float:
+        """Carry the messages through all sequences; the sum of w log Z."""
+        arguments = self.theta, self.layout, self.data, self.sets, self.index, self.state
+        return sum(threads.run(lambda run: fill_messages(*arguments, *run), balanced(np.diff(self.data.offsets))))
+
+    def expectations(self) -> tuple[float, np.ndarray, np.ndarray]:
+        """(sum of w log Z, expected counts, diagonal second derivatives (16)) at all weights."""
+        arguments = self.theta, self.layout, self.data, self.sets, self.index, self.state
+        first, second = np.zeros(self.layout.size), np.zeros(self.layout.size)
+        loss = self.fill()
+        costs = np.diff(self.index.ptr) * (self.layout.n_labels + np.diff(self.layout.bigram_ptr))
+        threads.run(lambda run: block_gradient(*arguments, *run, first, second), balanced(costs))
+        return loss, first, second
 
     def slots(self, x: int) -> np.ndarray:
         """The slots of block x: unigram, start, bigram."""
@@ -76,6 +108,19 @@ class Blocks:
             first += more_first
             second += more_second
         return loss, first, second
+
+    def hessian(self, x: int, slots: int, at: np.ndarray, code: np.ndarray) -> np.ndarray:
+        """The block Hessian of THESIS appendix D at the slots of an evaluation that has just been made; see there."""
+
+        def piece(i):
+            matrix = np.zeros((slots, slots))
+            known = hessian_piece(self.layout, self.data, self.sets, self.index, self.state, i, at, code, matrix)
+            return known, matrix
+
+        parts = threads.run(piece, range(self.index.piece_ptr[x], self.index.piece_ptr[x + 1]))
+        if not all(known for known, _ in parts):
+            return np.empty((0, 0))
+        return functools.reduce(np.add, [matrix for _, matrix in parts])
 
     def refresh(self, x: int) -> None:
         """Bring all that depends on the weights of block x up to theta."""
@@ -158,24 +203,55 @@ def _without_repeats(ptr: np.ndarray, entry: np.ndarray) -> tuple[np.ndarray, np
     return _pointers(owner[keep], len(ptr) - 1), entry[keep]
 
 
-def _state(data: Dataset, layout: Layout, sets: PairSets, index: Index, share: float) -> State:
+def _state(data: Dataset, layout: Layout, sets: PairSets, index: Index, sparse: str) -> State:
     """Room for what follows theta. Pages of matrices that no set uses are never touched."""
     n_labels, n_sets, n_rows, tokens = layout.n_labels, len(sets.ptr) - 1, len(index.example), len(data.labels)
     n_pairs = n_labels**2
     used = np.bincount(sets.of_position[sets.of_position >= 0], minlength=n_sets)
+    share = np.full(n_sets, density(sparse))
+    if sparse == "auto":
+        share[used < RARE] = RARE_SHARE
     room = min(n_sets, max(1, DENSE_ROOM // (8 * n_pairs)))
     place = np.full(n_sets, -1, np.int32)
     place[np.sort(np.argsort(-used, kind="stable")[:room])] = np.arange(room)
     runs = np.concatenate([[0], np.cumsum(np.diff(layout.bigram_ptr)[sets.observation])])
     lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], n_pairs)
-    lengths = np.where(place >= 0, np.minimum(lengths, int(max(share, 0.0) * n_pairs)), lengths)
+    lengths = np.where(place >= 0, np.minimum(lengths, (np.maximum(share, 0.0) * n_pairs).astype(np.int64)), lengths)
     end = np.cumsum(lengths).astype(np.int64)
     entries = int(end[-1]) if n_sets else 0
     return State(
         np.empty((n_rows, n_labels)), np.empty(n_rows), np.empty(n_rows),
-        place, place.copy(), np.zeros(n_sets), np.zeros(n_sets), np.empty((room, n_labels, n_labels)),
+        share, place, place.copy(), np.zeros(n_sets), np.zeros(n_sets), np.empty((room, n_labels, n_labels)),
         end - lengths, end, np.empty(entries, np.int32), np.empty(entries, np.int32), np.empty(entries),
         np.empty((tokens, n_labels)), np.empty((tokens, n_labels)),
         np.empty(tokens), np.empty(tokens), np.empty(tokens),
         data.offsets[:-1].copy(), data.offsets[1:].copy(),
     )  # fmt: skip
+
+
+class BlockObjective:
+    """The same loss as ChainObjective's with what blocks keep: for layouts that hold few pairs of many observations.
+
+    Nothing of the size of a matrix of labels is kept for each set of observations.
+    """
+
+    def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
+        check_observations(dataset, layout)
+        check_labels(dataset.labels, layout)
+        if len(dataset.token_weights):
+            raise EspalierError("virtual weights cannot be trained with token weights: use ChainObjective")
+        self.dataset, self.layout, self.sparse, self.size = dataset, layout, sparse, layout.size
+        self.sets, self.observed = pair_sets(dataset, layout), observed_counts(dataset, layout)
+        self.blocks = Blocks(self, np.zeros(layout.size))
+        self.positions = self.blocks.index.position
+
+    def value(self, theta: np.ndarray) -> float:
+        return self.value_and_gradient(theta)[0]
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        self.blocks.assign(theta)
+        loss, expected, _ = self.blocks.expectations()
+        return loss - dot(theta, self.observed), expected - self.observed
+
+    def active(self, theta: np.ndarray) -> dict[str, int]:
+        return active_weights(self.layout, theta)

@@ -116,9 +116,7 @@ class ChainObjective:
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
-        bounds = [0, *self.layout.bounds(), self.size]
-        counts = [np.count_nonzero(theta[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
-        return {f"active_{name}": int(count) for name, count in zip(FAMILIES, counts, strict=True)}
+        return active_weights(self.layout, theta)
 
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
@@ -176,6 +174,13 @@ def ordinary(dataset: Dataset) -> Dataset:
     if dataset.labels.min(initial=0) < 0:
         weights = np.where(silent(dataset), 0.0, weights)
     return dataset._replace(weights=weights, token_weights=NO_TOKEN_WEIGHTS)
+
+
+def active_weights(layout: Layout, theta: np.ndarray) -> dict[str, int]:
+    """Number of weights of each family that are not zero."""
+    bounds = [0, *layout.bounds(), layout.size]
+    counts = [np.count_nonzero(theta[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return {f"active_{name}": int(count) for name, count in zip(FAMILIES, counts, strict=True)}
 
 
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import threads
-from engine.block_kernels import carry_alpha, carry_beta
-from engine.blocks import Blocks
+from engine.arithmetic import add_products
+from engine.blocks import BlockObjective
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset
 from engine.errors import EspalierError
@@ -27,11 +27,12 @@ from engine.monitor import OPTIMAL, Result
 from engine.penalty import ElasticNet
 from engine.posteriors import balanced
 from engine.scores import pair_scores
-from engine.solvers import minimise
+from engine.solvers import SOLVERS, minimise
 
-ROUND = 4  # iterations of the solver between two scans
-LEAST = 50_000  # violators that may come in after one scan; more when more weights are active
+ROUND = 3  # iterations of the solver between two scans
+LEAST = 100_000  # violators that may come in after one scan; more when more weights are active
 NEAR = 0.7  # a zero of the working set stays while its |gradient| is above this share of rho1
+BATCH = 64  # positions whose pairs are summed at once
 ROOM = 1 << 12  # first room for the violators of one piece
 
 
@@ -62,16 +63,14 @@ def minimise_virtual(
     `sweeps` limits the iterations of the solver over all rounds.
     """
     if not penalty.rho1 > 0.0:
-        raise EspalierError(
-            f"rho1 is {penalty.rho1}: a virtual layout needs rho1 above 0, which keeps most weights zero"
-        )
+        raise EspalierError(f"rho1 is {penalty.rho1}: expected more than 0, which keeps most virtual weights zero")
     kinds = _check_kinds(kinds, n_labels)
     layout, theta = _layout([np.empty(0, np.int64)] * 3, n_labels, len(kinds)), np.empty(0)
+    objective = BlockObjective(dataset, layout, sparse)
     trace, evaluations, done, reason = [], 0, 0, None
     largest = OPTIMAL * tolerance * _largest_count(dataset)
     settled = None  # why the solver stopped, when it was not for want of iterations
     while True:
-        objective = ChainObjective(dataset, layout, sparse)
         found = scan(objective, theta, kinds, penalty.rho1, start)
         worst = float(found.excess.max(initial=0.0))
         if not trace:
@@ -80,14 +79,16 @@ def minimise_virtual(
             trace.append(_first_line(objective, penalty, theta, loss, norm))
             if on_iteration and on_iteration(trace[0], theta):
                 reason = "stopped"
-        if worst <= largest and (settled or not trace[-1]["gradient_norm"] > largest):
+        if reason is None and worst <= largest and (settled or not trace[-1]["gradient_norm"] > largest):
             reason = settled or "optimal"
         if reason or done >= sweeps:
             break
-        layout, theta = _grow(layout, theta, found, penalty.rho1, len(kinds))
+        most = max(LEAST, np.count_nonzero(theta))
+        layout, theta = _grow(layout, theta, found, penalty.rho1, most)
+        objective = BlockObjective(dataset, layout, sparse)
         listener, heard = _listener(on_iteration, done)
         result = minimise(
-            solver, ChainObjective(dataset, layout, sparse), penalty, theta, min(ROUND, sweeps - done), tolerance,
+            solver, _for_solver(solver, objective), penalty, theta, min(ROUND, sweeps - done), tolerance,
             on_iteration=listener,
         )  # fmt: skip
         theta = result.theta
@@ -95,10 +96,25 @@ def minimise_virtual(
         evaluations += result.evaluations
         done += result.iterations
         settled = result.stop_reason if result.stop_reason not in ("max_iterations", "stopped") else None
-        reason = "stopped" if result.stop_reason == "stopped" else None
+        if len(found.excess) <= most and _flat([line["objective"] for line in trace], tolerance):
+            reason = "converged"
+        if result.stop_reason == "stopped":
+            reason = "stopped"
     trace[-1]["gradient_norm"] = max(worst, trace[-1]["gradient_norm"])
     value = trace[-1]["objective"]
     return layout, Result(theta, value, reason or "max_iterations", done, evaluations, trace)
+
+
+def _flat(values: list[float], tolerance: float) -> bool:
+    """Over two rounds, so with what two scans have brought, the objective fell by no more than the tolerance."""
+    return len(values) > 2 * ROUND and values[-1 - 2 * ROUND] - values[-1] <= tolerance * max(1.0, abs(values[-1]))
+
+
+def _for_solver(solver: str, objective: BlockObjective):
+    """Solvers that read the sequences themselves, but for sbcd, ask more of an objective."""
+    if solver == "sbcd" or solver not in SOLVERS or not SOLVERS[solver].needs_blocks:
+        return objective
+    return ChainObjective(objective.dataset, objective.layout, objective.sparse)
 
 
 def _largest_count(dataset: Dataset) -> float:
@@ -148,10 +164,9 @@ def _keys(layout: Layout) -> list[np.ndarray]:
     return keys
 
 
-def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, n_observations: int):
-    """The next working set: what is not zero or nearly violates, and the worst violators; theta in its order."""
+def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, most: int):
+    """The next working set: what is not zero or nearly violates, and the `most` worst violators; theta in its order."""
     keep = (theta != 0.0) | (np.abs(found.gradient) > NEAR * rho1)
-    most = max(LEAST, int(np.count_nonzero(theta)))
     worst = np.argsort(-found.excess, kind="stable")[:most]
     ends = [0, *layout.bounds(), layout.size]
     keys, weights = [], []
@@ -163,14 +178,16 @@ def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, n_observa
         order = np.argsort(key, kind="stable")
         keys.append(key[order])
         weights.append(weight[order])
-    return _layout(keys, layout.n_labels, n_observations), np.concatenate(weights)
+    return _layout(keys, layout.n_labels, layout.n_observations), np.concatenate(weights)
 
 
-def scan(objective: ChainObjective, theta: np.ndarray, kinds: np.ndarray, rho1: float, start: bool) -> Scan:
+def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: float, start: bool) -> Scan:
     """The gradient of the loss at all virtual weights: kept for the working set, elsewhere only where above rho1."""
     data, layout, sets = objective.dataset, objective.layout, objective.sets
-    state, index = _messages(objective, theta)
-    wide = np.flatnonzero(state.alpha_until < data.offsets[1:])
+    objective.blocks.assign(theta)
+    objective.blocks.fill()
+    state, index = objective.blocks.state, objective.blocks.index
+    wide = np.flatnonzero(state.alpha_until < data.offsets[1:])  # too wide for scaling
     wide_row, wide_pairs, wide_gamma = _wide(theta, data, layout, sets, wide)
     positions = invert(data.observations.ravel(), len(kinds))
     templates = max(1, data.observations.shape[1])
@@ -187,25 +204,6 @@ def scan(objective: ChainObjective, theta: np.ndarray, kinds: np.ndarray, rho1: 
         return Scan(gradient, np.empty(0, np.int8), np.empty(0, np.int64), np.empty(0))
     family, key, excess = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return Scan(gradient, family, key, excess)
-
-
-def _messages(objective: ChainObjective, theta: np.ndarray):
-    """State with forward and backward messages of all positions; alpha_until tells the sequences that are too wide."""
-    blocks = Blocks(objective, theta)
-    runs = balanced(np.diff(objective.dataset.offsets))
-    threads.run(lambda run: _fill_messages(blocks.data, blocks.sets, blocks.index, blocks.state, *run), runs)
-    return blocks.state, blocks.index
-
-
-@kernel
-def _fill_messages(data, sets, index, state, begin, end):
-    n_labels = state.alpha.shape[1]
-    current, following = np.empty(n_labels), np.empty(n_labels)
-    for n in range(begin, end):
-        lo, hi = data.offsets[n], data.offsets[n + 1]
-        if carry_alpha(sets.of_position, index.row_of, state, lo, lo, hi, current, following):
-            carry_beta(sets.of_position, index.row_of, state, hi, hi, lo, current, following)
-            state.alpha_until[n] = hi
 
 
 def _wide(theta, data: Dataset, layout: Layout, sets, wide: np.ndarray):
@@ -263,6 +261,7 @@ def _scan_piece(
     single, first, pair = np.empty(n_labels), np.empty(n_labels), np.empty(n_pairs)
     left, right, gamma = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     family, key, excess = np.empty(ROOM, np.int8), np.empty(ROOM, np.int64), np.empty(ROOM)
+    lefts, rights, order = np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH)
     count = 0
     for x in range(begin, end):
         carries = kinds[x]
@@ -279,6 +278,7 @@ def _scan_piece(
         single[:] = 0.0
         first[:] = 0.0
         pair[:] = 0.0
+        used = 0
         for k in range(ptr[x], ptr[x + 1]):
             t = entry[k] // templates
             n = sequence_of[t]
@@ -295,7 +295,17 @@ def _scan_piece(
             else:
                 _position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
                 if carries & BIGRAM and not at_start:
-                    _add_pair_marginal(state, sets.of_position[t], left, right, pair)
+                    p = sets.of_position[t]
+                    if state.slot[p] >= 0:
+                        _add_dense(state.dense, state.slot[p], left, right, pair)
+                    else:
+                        _add_entries(state.begin, state.end, state.row, state.column, state.entry, p, left, right, pair)
+                        for y in range(n_labels):
+                            lefts[used, y], rights[used, y] = left[y], right[y]
+                        used += 1
+                        if used == BATCH:
+                            add_products(order, order, 0, used, lefts, rights, 0, pair)
+                            used = 0
             gamma[labels[t]] -= weights[n]
             for y in range(n_labels):
                 single[y] += gamma[y]
@@ -304,6 +314,7 @@ def _scan_piece(
                     first[y] += gamma[y]
             else:
                 pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
+        add_products(order, order, 0, used, lefts, rights, 0, pair)
         for f in range(3):
             values = single if f == 0 else first if f == 1 else pair
             slots = layout.unigram_ptr if f == 0 else layout.start_ptr if f == 1 else layout.bigram_ptr
@@ -314,13 +325,13 @@ def _scan_piece(
                 values[c] = 0.0  # no violator: it is in the working set
             if not carries & (UNIGRAM if f == 0 else BIGRAM) or (f == 1 and not start):
                 continue
+            over = 0
             for c in range(len(values)):
-                over = abs(values[c]) - rho1
-                if over > 0.0:
-                    if count == len(key):
-                        family, key, excess = _doubled(family, key, excess)
-                    family[count], key[count], excess[count] = f, np.int64(x) * len(values) + c, over
-                    count += 1
+                over += abs(values[c]) > rho1
+            while count + over > len(key):
+                family, key, excess = _doubled(family, key, excess)
+            if over:
+                count = _collect(values, f, x, rho1, count, family, key, excess)
     return family[:count], key[:count], excess[:count]
 
 
@@ -350,19 +361,27 @@ def _position_marginal(state, index, t, weight, at_start, gamma, left, right):
 
 
 @kernel
-def _add_pair_marginal(state, p, left, right, pair):
-    """pair[y', y] += left(y') E_p(y', y) right(y)."""
-    n, d = np.uint64(len(left)), state.slot[p]
-    dense = state.dense
+def _collect(values, f, x, rho1, count, family, key, excess):
+    for c in range(len(values)):
+        if abs(values[c]) > rho1:
+            family[count], key[count], excess[count] = f, np.int64(x) * len(values) + c, abs(values[c]) - rho1
+            count += 1
+    return count
+
+
+@kernel
+def _add_dense(dense, d, left, right, pair):
+    """pair[y', y] += left(y') E(y', y) right(y)."""
+    n = len(left)
     for i in range(n):
-        a, at = left[i], i * n
-        if d >= 0:
-            for j in range(n):
-                pair[at + j] += a * dense[d, i, j] * right[j]
-        else:
-            for j in range(n):
-                pair[at + j] += a * right[j]
-    if d < 0:
-        for k in range(state.begin[p], state.end[p]):
-            i, j = state.row[k], state.column[k]
-            pair[i * len(left) + j] += left[i] * right[j] * state.entry[k]
+        a, at = left[i], np.uint64(i * n)
+        for j in range(np.uint64(n)):
+            pair[at + j] += a * dense[d, i, j] * right[j]
+
+
+@kernel
+def _add_entries(begin, end, row, column, entry, p, left, right, pair):
+    """pair[y', y] += left(y') (E_p(y', y) - 1) right(y) at the entries of a sparse set."""
+    for k in range(begin[p], end[p]):
+        i, j = row[k], column[k]
+        pair[i * len(left) + j] += left[i] * right[j] * entry[k]

@@ -15,8 +15,9 @@ joint steps (`JointSteps`); they only ever lower the objective and never touch a
 
 import numpy as np
 
-from engine.block_kernels import evaluate_piece, renew_rows, renew_sets
+from engine.block_kernels import evaluate_piece, hessian_piece, renew_rows, renew_sets
 from engine.blocks import Blocks
+from engine.errors import EspalierError
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
@@ -28,12 +29,22 @@ FIRST_FACTOR = 2.0
 FARTHEST = 3.0  # that one step moves one weight; the quadratic model means nothing further away
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something
 STEPS, TRIALS = 2, 24  # accepted steps and trials of one visit at most
+HESSIANS = {"diagonal": 0, "full": 300}  # live weights up to which a block takes its full Hessian
+PASSES, SETTLED = 50, 1e-6  # over the coordinates of a full model; share of the largest change that is small
 ENOUGH = 0.1  # a step that gains less than this share of the visit's gain is its last
 NOISE = 1e-11  # share of the loss below which a difference tells nothing about curvature
+NO_MATRIX = np.zeros((0, 0))
 
 
-def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    blocks, joint = Blocks(objective, theta), JointSteps(objective, penalty)
+def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, hessian: str = "diagonal") -> Result:
+    """`hessian`: diagonal, or full for the block Hessian of THESIS appendix D, which pays with few labels.
+
+    A block with more than FULL live weights takes the diagonal either way.
+    """
+    if hessian not in HESSIANS:
+        raise EspalierError(f"hessian is {hessian!r}: expected one of {', '.join(HESSIANS)}")
+    full = HESSIANS[hessian]
+    blocks, joint = _blocks(objective, theta), JointSteps(objective, penalty)
     factor, curvature = np.full(blocks.count, FIRST_FACTOR), np.zeros(len(theta))
     loss, gradient = objective.value_and_gradient(theta)
     evaluations, iteration = 1, 0
@@ -41,12 +52,12 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) ->
     while reason is None:
         before = loss + penalty.value(theta)
         live = (theta != 0.0) | (penalty.pseudo_gradient(theta, gradient) != 0.0)
-        moved = _sweep(blocks, live, penalty, factor, curvature)
+        moved = _sweep(blocks, live, penalty, factor, curvature, full)
+        theta = blocks.theta.copy()
         loss, gradient = objective.value_and_gradient(theta)
         gain = before - loss - penalty.value(theta)
         loss, gradient, used = joint.run(theta, loss, gradient, curvature, gain)
-        if used:
-            blocks.restart()
+        blocks.assign(theta)
         evaluations += 1 + used
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
@@ -55,7 +66,15 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) ->
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 
-def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature) -> bool:
+def _blocks(objective, theta: np.ndarray) -> Blocks:
+    """The blocks at theta: the objective's own, or new ones."""
+    if not hasattr(objective, "blocks"):
+        return Blocks(objective, theta.copy())
+    objective.blocks.assign(theta)
+    return objective.blocks
+
+
+def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature, full: int) -> bool:
     """Visit the blocks that hold a live weight, the frequent ones first; True when one moved."""
     total = np.concatenate([[0], np.cumsum(live)])
     layout, index = blocks.layout, blocks.index
@@ -65,13 +84,13 @@ def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvat
     pieces = np.diff(index.piece_ptr)[chosen]
     moved = False
     for x in chosen[pieces > 1]:
-        moved |= _visit_large(blocks, x, live, penalty, factor, curvature)
+        moved |= _visit_large(blocks, x, live, penalty, factor, curvature, full)
     for x in chosen[pieces == 0]:
         moved |= _forget(blocks, x, penalty)
     small = chosen[pieces == 1]
     return moved | _visit_small(
-        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.share, blocks.objective.observed,
-        live, small, penalty.rho1, penalty.rho2, factor, curvature,
+        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.observed,
+        live, small, penalty.rho1, penalty.rho2, factor, curvature, full,
     )  # fmt: skip
 
 
@@ -84,9 +103,9 @@ def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
     return held
 
 
-def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature) -> bool:
+def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature, full: int) -> bool:
     """Visit a block of several pieces, which are evaluated on the pool of threads."""
-    theta, layout, observed = blocks.theta, blocks.layout, blocks.objective.observed
+    theta, layout, observed = blocks.theta, blocks.layout, blocks.observed
     rho1, rho2, nothing = penalty.rho1, penalty.rho2, np.empty(0, np.int32)
     moved = shifted = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
     if shifted:
@@ -94,12 +113,15 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
     slot, at, code = live_slots(theta, layout, live, x)
     base, gained, steps = theta[slot], 0.0, 0
     loss, first, second = blocks.evaluate(x, code, shifted)
+    matrix = blocks.hessian(x, len(slot), at, code) if len(slot) <= full else NO_MATRIX
     for _ in range(TRIALS):
-        if not propose(theta, slot, at, base, first, second, observed, factor[x], rho1, rho2):
+        if not propose(theta, slot, at, base, first, second, matrix, observed, factor[x], rho1, rho2):
             break
         blocks.refresh(x)
         new_loss = blocks.evaluate(x, nothing, True, False)[0]
-        change, factor[x] = judge(theta, slot, at, base, first, second, observed, loss, new_loss, factor[x], rho1, rho2)
+        change, factor[x] = judge(
+            theta, slot, at, base, first, second, matrix, observed, loss, new_loss, factor[x], rho1, rho2
+        )
         if not change <= 0.0:
             continue
         loss, base, moved = new_loss, theta[slot], True
@@ -107,6 +129,7 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
         if steps == STEPS or change > ENOUGH * gained:
             break
         loss, first, second = blocks.evaluate(x, code, False)
+        matrix = blocks.hessian(x, len(slot), at, code) if len(slot) <= full else NO_MATRIX
     curvature[slot] = second[at]
     if not np.array_equal(theta[slot], base):
         theta[slot] = base
@@ -116,50 +139,58 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
 
 
 @kernel
-def _visit_small(theta, layout, data, sets, index, state, share, observed, live, chosen, rho1, rho2, factor, curvature):
+def _visit_small(theta, layout, data, sets, index, state, observed, live, chosen, rho1, rho2, factor, curvature, full):
     """The same for blocks of one piece, one after the other without leaving compiled code."""
-    nothing, none = np.empty(0, np.int32), np.empty(0)
     anything = False
     for x in chosen:
         rows = index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]]
         members = index.sets[index.sets_ptr[x] : index.sets_ptr[x + 1]]
-        piece = index.piece_ptr[x]
         moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
-        if moved:
-            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
         slot, at, code = live_slots(theta, layout, live, x)
-        base, gained, steps = theta[slot], 0.0, 0
-        derive, dirty = True, moved
-        loss = 0.0
         first, second = np.zeros(2 * layout.n_labels + len(code)), np.zeros(2 * layout.n_labels + len(code))
-        for _ in range(TRIALS):
-            if derive:
-                first[:] = 0.0
-                second[:] = 0.0
-                loss = evaluate_piece(theta, layout, data, sets, index, state, piece, code, dirty, True, first, second)
-                derive = False
-            dirty = propose(theta, slot, at, base, first, second, observed, factor[x], rho1, rho2)
-            if not dirty:
-                break
-            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
-            renew_sets(theta, layout, sets, state, share, members)
-            new_loss = evaluate_piece(theta, layout, data, sets, index, state, piece, nothing, True, False, none, none)
-            change, factor[x] = judge(
-                theta, slot, at, base, first, second, observed, loss, new_loss, factor[x], rho1, rho2
+        base, gained, loss, steps, trials = theta[slot], 0.0, 0.0, 0, 0
+        derive, changed, restore = True, moved, False
+        matrix = np.zeros((0, 0))
+        while True:  # evaluate where theta is now; then go on from there, from the base, or back to it
+            if changed:
+                renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
+                renew_sets(theta, layout, sets, state, members)
+            value = evaluate_piece(
+                theta, layout, data, sets, index, state, index.piece_ptr[x], code, changed, derive, first, second
             )
-            if not change <= 0.0:
-                continue
-            base, moved, dirty = theta[slot], True, False
-            gained, steps, derive = gained + change, steps + 1, True
-            if steps == STEPS or change > ENOUGH * gained:
+            if restore:
                 break
+            if derive:
+                loss = value
+                size = len(slot) if len(slot) <= full else 0
+                matrix = np.zeros((size, size))
+                if size and not hessian_piece(layout, data, sets, index, state, index.piece_ptr[x], at, code, matrix):
+                    matrix = np.zeros((0, 0))
+            else:
+                change, factor[x] = judge(
+                    theta, slot, at, base, first, second, matrix, observed, loss, value, factor[x], rho1, rho2
+                )
+                trials += 1
+                if change <= 0.0:
+                    base, moved = theta[slot], True
+                    gained, steps = gained + change, steps + 1
+                    if steps == STEPS or change > ENOUGH * gained:
+                        break
+                    first[:] = 0.0
+                    second[:] = 0.0
+                    derive, changed = True, False
+                    continue
+            if trials < TRIALS and propose(
+                theta, slot, at, base, first, second, matrix, observed, factor[x], rho1, rho2
+            ):
+                derive, changed = False, True
+            elif derive:
+                break
+            else:
+                theta[slot] = base
+                restore, changed = True, True
         for k in range(len(slot)):
             curvature[slot[k]] = second[at[k]]
-        if dirty:
-            theta[slot] = base
-            renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
-            renew_sets(theta, layout, sets, state, share, members)
-            evaluate_piece(theta, layout, data, sets, index, state, piece, nothing, True, False, none, none)
         anything = anything or moved
     return anything
 
@@ -194,24 +225,46 @@ def live_slots(theta, layout, live, x):
 
 
 @kernel
-def propose(theta, slot, at, base, first, second, observed, factor, rho1, rho2):
-    """Weights to the minimiser of the model (13) in the box; False when that is where they are.
+def propose(theta, slot, at, base, first, second, matrix, observed, factor, rho1, rho2):
+    """Weights to the minimiser of the model in the box; False when that is where they are.
 
-    The model is a sum over weights, so its minimiser in a box is the clipped one.
+    With the diagonal the model is a sum over weights, so its minimiser in a box is (13), clipped. With a full
+    matrix it is found by going over the weights one by one until they settle.
     """
-    differs = False
-    for k in range(len(slot)):
-        curvature = factor * max(second[at[k]], FLOOR)
-        z = curvature * base[k] - first[at[k]] + observed[slot[k]]
-        z = max(z - rho1, 0.0) if z > 0.0 else min(z + rho1, 0.0)
-        value = min(max(z / (curvature + rho2), base[k] - FARTHEST), base[k] + FARTHEST)
-        theta[slot[k]] = value
-        differs = differs or value != base[k]
-    return differs
+    if len(matrix) == 0:
+        differs = False
+        for k in range(len(slot)):
+            curvature = factor * max(second[at[k]], FLOOR)
+            theta[slot[k]] = nearest(base[k], base[k], curvature, first[at[k]] - observed[slot[k]], rho1, rho2)
+            differs = differs or theta[slot[k]] != base[k]
+        return differs
+    step = np.zeros(len(slot))
+    for _ in range(PASSES):
+        largest, change = 0.0, 0.0
+        for k in range(len(slot)):
+            slope = first[at[k]] - observed[slot[k]]
+            for j in range(len(slot)):
+                slope += factor * matrix[k, j] * step[j]
+            old = base[k] + step[k]
+            new = nearest(old, base[k], factor * max(matrix[k, k], FLOOR), slope, rho1, rho2)
+            step[k] = new - base[k] if new != base[k] else 0.0
+            theta[slot[k]] = new
+            change, largest = max(change, abs(new - old)), max(largest, abs(step[k]))
+        if change <= SETTLED * largest:
+            break
+    return largest > 0.0
 
 
 @kernel
-def judge(theta, slot, at, base, first, second, observed, loss, new_loss, factor, rho1, rho2):
+def nearest(weight, base, curvature, slope, rho1, rho2):
+    """(13) from `weight`, at most FARTHEST from `base`."""
+    z = curvature * weight - slope
+    z = max(z - rho1, 0.0) if z > 0.0 else min(z + rho1, 0.0)
+    return min(max(z / (curvature + rho2), base - FARTHEST), base + FARTHEST)
+
+
+@kernel
+def judge(theta, slot, at, base, first, second, matrix, observed, loss, new_loss, factor, rho1, rho2):
     """(change of the objective, next factor); a step with a change above 0 is not to be taken.
 
     The factor met is that at which the model would have told the change of the loss exactly.
@@ -223,10 +276,14 @@ def judge(theta, slot, at, base, first, second, observed, loss, new_loss, factor
         step = new - old
         change += -step * observed[slot[k]] + rho1 * (abs(new) - abs(old)) + 0.5 * rho2 * (new * new - old * old)
         bend -= step * first[at[k]]
-        model += 0.5 * step * step * max(second[at[k]], FLOOR)
+        if len(matrix) == 0:
+            model += 0.5 * step * step * max(second[at[k]], FLOOR)
+        else:
+            for j in range(len(slot)):
+                model += 0.5 * step * matrix[k, j] * (theta[slot[j]] - base[j])
     if not change <= 0.0:
         return change, min(4.0 * factor, LARGEST)
-    met = bend / model if bend > NOISE * abs(loss) else factor
+    met = bend / model if bend > NOISE * abs(loss) and model > 0.0 else factor
     return change, min(max(met, SMALLEST, 0.25 * factor), LARGEST)
 
 
