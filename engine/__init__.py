@@ -15,6 +15,7 @@ _EXPORTS = {
     "Model": "engine.model",
     "dense_layout": "engine.layout",
     "minimise": "engine.solvers",
+    "minimise_virtual": "engine.working_set",
     "seen_layout": "engine.layout",
 }
 
