@@ -7,8 +7,9 @@ import numpy as np
 
 from benchmarks import corpora, ours
 from benchmarks.cases import Context
-from benchmarks.job import Skip
 from benchmarks.rows import OURS
+from engine.penalty import ElasticNet
+from engine.working_set import minimise_virtual
 
 LINES = [
     "*1:%x[0,0]", "*3:%x[-1,0]/%x[0,0]/%x[1,0]", "*5:%x[-2,0]/%x[-1,0]/%x[0,0]/%x[1,0]/%x[2,0]",
@@ -24,14 +25,9 @@ def rows(context: Context) -> Iterator[dict]:
 
 
 def fit_virtual(dataset, n_labels: int, kinds, rho1: float, rho2: float, sweeps: int):
-    """(layout and theta of the active weights over the same observations, objective) after `sweeps` sweeps.
-
-    TO BE CONNECTED: the engine's descent with working sets over a virtual layout belongs here,
-    and nowhere else in this case. The layout and theta must be such that `decode.viterbi` takes them.
-    """
-    raise Skip(
-        "the engine has no descent over virtual layouts yet: connect `fit_virtual` in benchmarks/cases/ngram5.py"
-    )
+    """(layout and theta of the active weights over the same observations, objective) after `sweeps` sweeps."""
+    layout, found = minimise_virtual(dataset, n_labels, kinds, ElasticNet(rho1, rho2), "sbcd", sweeps, start=False)
+    return layout, found.theta, found.objective
 
 
 def fit(data: str, quick: bool) -> dict:
