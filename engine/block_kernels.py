@@ -4,8 +4,12 @@ For each position the forward message alpha_t and the backward message beta_t ar
 scaled to sum to 1, with the logarithm of what was divided out (its level). A block that moves
 makes alpha stale from its first occurrence on and beta before its last; the next block that
 needs them carries them on from there. So a visit costs the way from the positions that moved
-last to the occurrences of x, not whole sequences, and a trial within a visit only the stretch
-from the first to the last occurrence of x (SBCD 4.4).
+last to the occurrences of x, not whole sequences (SBCD 4.4).
+
+A visit begins by collecting, column by column, the messages that enter the occurrences of x and do
+not change while x moves (`Hot`). In a sequence with one occurrence at t, Z is then
+sum_y e_t(y) beta_t(y) sum_y' alpha_{t-1}(y') E_t(y', y): no recursion, for many sequences at a time.
+With several occurrences the recursion runs from the first to the last.
 """
 
 from typing import NamedTuple
@@ -28,7 +32,7 @@ class Index(NamedTuple):
     ptr: np.ndarray  # int64 [V + 1], occurrences of x
     position: np.ndarray  # int32 [M]
     repeats: np.ndarray  # float64 [M], how many templates yield x there
-    rank: np.ndarray  # int32 [M], row of the occurrence in its piece, sorted by set and repeats
+    rank: np.ndarray  # int32 [M], column of the occurrence in its piece, sorted by set, row and repeats
     piece_ptr: np.ndarray  # int64 [V + 1], pieces of x
     piece: np.ndarray  # int64 [pieces + 1], piece i holds the occurrences piece[i]..piece[i + 1]
     sequence_of: np.ndarray  # int32 [T]
@@ -276,7 +280,7 @@ def fill_messages(theta, layout, data, sets, index, state, begin, end):
     loss = 0.0
     for n in range(begin, end):
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        log_z = _segment(of_position, row_of, state, n, lo, hi, lo, hi - 1, False, True, current, following)
+        log_z = _segment(of_position, row_of, state, n, lo, hi, lo, hi - 1, False, current, following)
         if np.isnan(log_z):
             score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
             log_z = log_forward(theta, layout, data.observations, sets, lo, hi, score, log_alpha)
@@ -284,68 +288,267 @@ def fill_messages(theta, layout, data, sets, index, state, begin, end):
     return loss
 
 
+class Hot(NamedTuple):
+    """What enters the M occurrences of one piece, by column; columns of one set, row and repeats stand together."""
+
+    left: np.ndarray  # float64 [Y, M + PAD], alpha_{t-1}
+    back: np.ndarray  # float64 [Y, M + PAD], beta_t
+    right: np.ndarray  # float64 [Y, M + PAD], such that q_t = left E right / (w r); what a derivative leaves, as gamma
+    gamma: np.ndarray  # float64 [Y, M + PAD], marginals of the labels; NaN where scores are extreme
+    total: np.ndarray  # float64 [M], sum of alpha_{t-1}
+    level: np.ndarray  # float64 [M], logarithm of what was divided out of both
+    alone: np.ndarray  # bool [M], the only occurrence of its sequence, and its messages are known
+    set: np.ndarray  # int32 [M], -1 at a first position
+    row: np.ndarray  # int32 [M]
+    repeats: np.ndarray  # float64 [M]
+    weight: np.ndarray  # float64 [M]
+
+
 @kernel
-def evaluate_piece(theta, layout, data, sets, index, state, piece, code, moved, derive, first, second):
-    """Sum of w log Z over the sequences of a piece of a block.
+def make_hot(n_labels, size):
+    return Hot(
+        np.empty((n_labels, size + PAD)), np.empty((n_labels, size + PAD)), np.empty((n_labels, size + PAD)),
+        np.empty((n_labels, size + PAD)), np.empty(size), np.empty(size), np.empty(size, np.bool_),
+        np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size),
+    )  # fmt: skip
+
+
+@kernel
+def heat_piece(layout, data, sets, index, state, piece, moves, hot):
+    """Collect the messages that enter the occurrences of a piece of a block. `moves`: the block may move now."""
+    n_labels = layout.n_labels
+    position, rank, sequence_of, row_of = index.position, index.rank, index.sequence_of, index.row_of
+    of_position, offsets, alpha, beta = sets.of_position, data.offsets, state.alpha, state.beta
+    left, back = hot.left, hot.back
+    current, following = np.empty(n_labels), np.empty(n_labels)
+    k, end_k = index.piece[piece], index.piece[piece + 1]
+    while k < end_k:
+        n = sequence_of[position[k]]
+        end = k + 1
+        while end < end_k and sequence_of[position[end]] == n:
+            end += 1
+        lo, hi, first, last = offsets[n], offsets[n + 1], position[k], position[end - 1]
+        known = _reach(of_position, row_of, state, n, lo, hi, first - 1, last, current, following)
+        if moves:
+            state.alpha_until[n] = min(state.alpha_until[n], first)
+            state.beta_from[n] = max(state.beta_from[n], last)
+        for i in range(k, end):
+            t, m = position[i], rank[i]
+            hot.set[m], hot.row[m] = of_position[t], row_of[t]
+            hot.repeats[m], hot.weight[m] = index.repeats[i], data.weights[n]
+            hot.alone[m] = known and end == k + 1
+            if hot.alone[m]:
+                level, total = state.beta_level[t], 0.0
+                for y in range(n_labels):
+                    back[y, m] = beta[t, y]
+                if t > lo:
+                    level += state.alpha_level[t - 1]
+                    for y in range(n_labels):
+                        left[y, m] = alpha[t - 1, y]
+                        total += alpha[t - 1, y]
+                hot.level[m], hot.total[m] = level, total
+        k = end
+
+
+@kernel
+def _reach(of_position, row_of, state, n, lo, hi, to_alpha, to_beta, current, following):
+    """Carry alpha on to position to_alpha and beta down to to_beta; False where a step is too wide."""
+    alpha_until, beta_from = state.alpha_until[n], state.beta_from[n]
+    if alpha_until <= to_alpha or beta_from > to_beta:
+        state.alpha_until[n], state.beta_from[n] = lo, hi
+        if alpha_until <= to_alpha:
+            if not carry_alpha(of_position, row_of, state, lo, alpha_until, to_alpha + 1, current, following):
+                return False
+            alpha_until = to_alpha + 1
+        if beta_from > to_beta:
+            if not carry_beta(of_position, row_of, state, hi, beta_from, to_beta, current, following):
+                return False
+            beta_from = to_beta
+        state.alpha_until[n], state.beta_from[n] = alpha_until, beta_from
+    return True
+
+
+@kernel
+def evaluate_hot(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second):
+    """Sum of w log Z over the sequences of a piece of a block, at the weights that the block has now.
 
     With `derive`, first and second [Y + Y + len(code)] gain the sums over the occurrences of
     w r q and w r^2 q (1 - q) (SBCD 5, 16): of the labels, of the labels at a first position,
-    of the pairs `code`. `moved`: the block has other weights than when it was last evaluated.
+    of the pairs `code`.
     """
-    n_labels = layout.n_labels
-    position, rank, repeats = index.position, index.rank, index.repeats
-    sequence_of, row_of, of_position = index.sequence_of, index.row_of, sets.of_position
-    offsets, weights = data.offsets, data.weights
-    lo_k, hi_k = index.piece[piece], index.piece[piece + 1]
-    n_rows = hi_k - lo_k if derive else 0
-    left, right = np.empty((n_labels, n_rows + PAD)), np.empty((n_labels, n_rows + PAD))
-    row_set, row_repeats, row_inverse = np.empty(n_rows, np.int32), np.empty(n_rows), np.empty(n_rows)
-    current, following = np.empty(n_labels), np.empty(n_labels)
-    loss = 0.0
-    k = lo_k
-    while k < hi_k:
-        n = sequence_of[position[k]]
-        end = k + 1
-        while end < hi_k and sequence_of[position[end]] == n:
-            end += 1
-        lo, hi = offsets[n], offsets[n + 1]
-        log_z = _segment(of_position, row_of, state, n, lo, hi, position[k], position[end - 1], moved, derive,
-                         current, following)  # fmt: skip
-        fits = not np.isnan(log_z)
-        if not fits:
-            log_z = _by_logarithms(theta, layout, data, sets, n, position, repeats, k, end, code, derive, first, second)
-        if derive:
-            for m in range(k, end):
-                t = position[m]
-                row_set[rank[m]] = of_position[t]
-                row_repeats[rank[m]], row_inverse[rank[m]] = repeats[m], 1.0 / weights[n]
-                _store_occurrence(row_of, state, t, lo, repeats[m], weights[n], fits, rank[m], left, right,
-                                  first, second)  # fmt: skip
-        loss += weights[n] * log_z
-        k = end
+    n_labels, size = layout.n_labels, len(hot.set)
+    inner, z = hot.gamma, np.empty(size)
+    loss, begin = 0.0, 0
+    while begin < size:
+        end = _same_group(hot, begin)
+        p, r = hot.set[begin], hot.row[begin]
+        if state.width[r] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE:
+            _pass_columns(state, p, hot, begin, end, inner)
+            loss += _close_columns(state, p, r, hot, begin, end, inner, z)
+            if derive:
+                _derive_columns(state, p, r, hot, begin, end, z, first, second)
+        begin = end
+    loss += _one_by_one(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second)
     if derive and len(code):
-        _add_pairs(state, n_labels, row_set, row_repeats, row_inverse, left, right, code, first, second)
+        _add_pairs(state, n_labels, hot, code, first, second)
     return loss
 
 
 @kernel
-def _segment(of_position, row_of, state, n, lo, hi, first, last, moved, derive, current, following):
-    """log Z of sequence n, whose block occurs from `first` to `last`; NaN where a step is too wide."""
-    alpha_until, beta_from = state.alpha_until[n], state.beta_from[n]
-    if moved:
-        alpha_until, beta_from = min(alpha_until, first), max(beta_from, last)
-    target = first if derive else last
-    if alpha_until <= last or beta_from > target:
-        state.alpha_until[n], state.beta_from[n] = lo, hi
-        if alpha_until <= last:
-            if not carry_alpha(of_position, row_of, state, lo, alpha_until, last + 1, current, following):
-                return np.nan
-            alpha_until = last + 1
-        if beta_from > target:
-            if not carry_beta(of_position, row_of, state, hi, beta_from, target, current, following):
-                return np.nan
-            beta_from = target
-        state.alpha_until[n], state.beta_from[n] = alpha_until, beta_from
+def _same_group(hot, begin):
+    """Where the columns of the set, row and repeats of column `begin` end."""
+    end = begin + 1
+    while (
+        end < len(hot.set)
+        and hot.set[end] == hot.set[begin]
+        and hot.row[end] == hot.row[begin]
+        and hot.repeats[end] == hot.repeats[begin]
+    ):
+        end += 1
+    return end
+
+
+@kernel
+def _pass_columns(state, p, hot, begin, end, inner):
+    """inner[y, m] = sum_y' left[y', m] E_p(y', y), or 1 at first positions, for the columns begin..end - 1."""
+    left, total, n = hot.left, hot.total, len(hot.left)
+    lo, hi = np.uint64(begin), np.uint64(end)
+    if p < 0:
+        for y in range(n):
+            for m in range(lo, hi):
+                inner[y, m] = 1.0
+        return
+    d, dense = state.slot[p], state.dense
+    if d < 0:
+        for y in range(n):
+            for m in range(lo, hi):
+                inner[y, m] = total[m]
+        row, column, entry = state.row, state.column, state.entry
+        for k in range(state.begin[p], state.end[p]):
+            i, j, x = row[k], column[k], entry[k]
+            for m in range(lo, hi):
+                inner[j, m] += x * left[i, m]
+        return
+    if end - begin < 4:
+        for m in range(lo, hi):
+            for j in range(n):
+                inner[j, m] = 0.0
+            for i in range(n):
+                a = left[i, m]
+                for j in range(n):
+                    inner[j, m] += a * dense[d, i, j]
+        return
+    whole = n - n % 4
+    for j in range(n):
+        for m in range(lo, hi):
+            inner[j, m] = 0.0
+        for i in range(0, whole, 4):
+            a, b, c, g = dense[d, i, j], dense[d, i + 1, j], dense[d, i + 2, j], dense[d, i + 3, j]
+            for m in range(lo, hi):
+                inner[j, m] += a * left[i, m] + b * left[i + 1, m] + c * left[i + 2, m] + g * left[i + 3, m]
+        for i in range(whole, n):
+            a = dense[d, i, j]
+            for m in range(lo, hi):
+                inner[j, m] += a * left[i, m]
+
+
+@kernel
+def _close_columns(state, p, r, hot, begin, end, inner, z):
+    """z[m] = sum_y inner[y, m] e(y) back[y, m]; the sum of w log Z of the columns that stand alone.
+
+    inner becomes inner e back, the marginal but for 1 / z.
+    """
+    e, back, n = state.e, hot.back, len(hot.back)
+    lo, hi = np.uint64(begin), np.uint64(end)
+    for m in range(lo, hi):
+        z[m] = 0.0
+    for y in range(n):
+        x = e[r, y]
+        for m in range(lo, hi):
+            inner[y, m] *= x * back[y, m]
+            z[m] += inner[y, m]
+    constant = state.top[r] + (state.shift[p] if p >= 0 else 0.0)
+    loss = 0.0
+    for m in range(begin, end):
+        if hot.alone[m]:
+            loss += hot.weight[m] * (hot.level[m] + np.log(z[m]) + constant)
+    return loss
+
+
+@kernel
+def _derive_columns(state, p, r, hot, begin, end, z, first, second):
+    """Marginals and their moments, and right[y, m] = w r e(y) beta(y) / z, of the columns that stand alone."""
+    e, back, right, gamma, weight = state.e, hot.back, hot.right, hot.gamma, hot.weight
+    n, repeats = len(back), hot.repeats[begin]
+    lo, hi = np.uint64(begin), np.uint64(end)
+    for m in range(begin, end):
+        z[m] = 1.0 / z[m] if hot.alone[m] else 0.0
+    for y in range(n):
+        x = repeats * e[r, y]
+        total, squares = 0.0, 0.0
+        for m in range(lo, hi):
+            if z[m] > 0.0:
+                q = gamma[y, m] * z[m]
+                gamma[y, m] = q
+                right[y, m] = weight[m] * z[m] * x * back[y, m]
+                total += weight[m] * q
+                squares += weight[m] * q * q
+        first[y] += repeats * total
+        second[y] += repeats * repeats * (total - squares)
+        if p < 0:
+            first[n + y] += repeats * total
+            second[n + y] += repeats * repeats * (total - squares)
+
+
+@kernel
+def _one_by_one(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second):
+    """The same for sequences with several occurrences, or with a step that is too wide; the sum of w log Z."""
+    position, rank, repeats = index.position, index.rank, index.repeats
+    sequence_of, row_of, of_position = index.sequence_of, index.row_of, sets.of_position
+    offsets, weights, n_labels = data.offsets, data.weights, layout.n_labels
+    current, following = np.empty(n_labels), np.empty(n_labels)
+    loss = 0.0
+    k, end_k = index.piece[piece], index.piece[piece + 1]
+    while k < end_k:
+        t = position[k]
+        n = sequence_of[t]
+        end = k + 1
+        while end < end_k and sequence_of[position[end]] == n:
+            end += 1
+        p = of_position[t]
+        narrow = state.width[row_of[t]] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE
+        if not (hot.alone[rank[k]] and narrow):
+            lo, hi = offsets[n], offsets[n + 1]
+            log_z = _segment(of_position, row_of, state, n, lo, hi, t, position[end - 1], moves, current, following)
+            fits = not np.isnan(log_z)
+            if not fits:
+                log_z = _by_logarithms(
+                    theta, layout, data, sets, n, position, repeats, k, end, code, derive, first, second
+                )
+            loss += weights[n] * log_z
+            if derive:
+                for i in range(k, end):
+                    _store_occurrence(row_of, state, position[i], lo, repeats[i], weights[n], fits, hot.alone[rank[i]],
+                                      rank[i], hot.left, hot.right, hot.gamma, first, second)  # fmt: skip
+        k = end
+    return loss
+
+
+@kernel
+def _segment(of_position, row_of, state, n, lo, hi, first, last, moves, current, following):
+    """log Z of sequence n, whose block occurs from `first` to `last`; NaN where a step is too wide.
+
+    While the block moves, what is written between its occurrences is not counted as known.
+    """
+    if not moves:
+        if not _reach(of_position, row_of, state, n, lo, hi, last, first, current, following):
+            return np.nan
+    elif not (
+        _reach(of_position, row_of, state, n, lo, hi, first - 1, last, current, following)
+        and carry_alpha(of_position, row_of, state, lo, first, last + 1, current, following)
+        and carry_beta(of_position, row_of, state, hi, last, first, current, following)
+    ):
+        return np.nan
     alpha, beta = state.alpha, state.beta
     total = 0.0
     for y in range(len(current)):
@@ -354,15 +557,17 @@ def _segment(of_position, row_of, state, n, lo, hi, first, last, moved, derive, 
 
 
 @kernel
-def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, m, left, right, first, second):
-    """Marginals of position t into the sums, and the two vectors of its pairwise marginal into row m.
+def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, alone, m, left, right, gamma, first, second):
+    """Marginals of position t into the sums, and the two vectors of its pairwise marginal into column m.
 
     q_t(y', y) = alpha_{t-1}(y') E_t(y', y) e_t(y) beta_t(y) / (c_t sum alpha_t beta_t)
     """
     n_labels = len(left)
     if not fits:
         for y in range(n_labels):
-            left[y, m] = right[y, m] = 0.0
+            left[y, m] = left[y, m] if alone else 0.0  # what enters a column that stands alone serves the next trial
+            right[y, m] = 0.0
+            gamma[y, m] = np.nan
         return
     alpha, beta, e = state.alpha, state.beta, state.e
     total = 0.0
@@ -371,6 +576,7 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, m, left, righ
     inverse = 1.0 / total
     for y in range(n_labels):
         q = alpha[t, y] * beta[t, y] * inverse
+        gamma[y, m] = q
         first[y] += weight * repeats * q
         second[y] += weight * repeats * repeats * q * (1.0 - q)
     if t == lo:
@@ -388,7 +594,7 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, m, left, righ
 
 
 @kernel
-def _add_pairs(state, n_labels, row_set, row_repeats, row_inverse, left, right, code, first, second):
+def _add_pairs(state, n_labels, hot, code, first, second):
     """The pairwise sums, set by set: E . sum left right^T, and E^2 . sum (left right^T)^2 / w."""
     n_pairs = n_labels * n_labels
     count = len(code)
@@ -398,18 +604,19 @@ def _add_pairs(state, n_labels, row_set, row_repeats, row_inverse, left, right, 
     where = np.full(n_pairs, -1, np.int32)
     for k in range(count):
         where[code[k]] = code[k] if full else k
+    inverse = 1.0 / hot.weight
     base = 2 * n_labels
     begin = 0
-    while begin < len(row_set):
-        p, repeats = row_set[begin], row_repeats[begin]
-        end = begin + 1
-        while end < len(row_set) and row_set[end] == p and row_repeats[end] == repeats:
-            end += 1
+    while begin < len(hot.set):
+        p, repeats = hot.set[begin], hot.repeats[begin]
+        end = _same_group(hot, begin)
+        while end < len(hot.set) and hot.set[end] == p and hot.repeats[end] == repeats:
+            end = _same_group(hot, end)
         if p >= 0:
             if full:
-                _all_products(left, right, row_inverse, begin, end, s1, s2)
+                _all_products(hot.left, hot.right, inverse, begin, end, s1, s2)
             else:
-                _some_products(left, right, row_inverse, begin, end, code, n_labels, s1, s2)
+                _some_products(hot.left, hot.right, inverse, begin, end, code, n_labels, s1, s2)
             _factor_of(state, p, n_labels, code, full, where, factor)
             for k in range(count):
                 c = code[k] if full else k
@@ -482,39 +689,30 @@ def _some_products(left, right, inverse, begin, end, code, n_labels, s1, s2):
 
 
 @kernel
-def hessian_piece(layout, data, sets, index, state, piece, at, code, matrix):
+def hessian_piece(layout, state, hot, at, code, matrix):
     """matrix += sum over the occurrences of w r^2 (E f_j f_k - E f_j E f_k) (THESIS appendix D).
 
-    Rows and columns are slots at the places `at` of [Y labels | Y labels at a start | pairs `code`]. Messages must
-    be those that an evaluation with derivatives left. False where a sequence has none, its scores being extreme.
+    From what an evaluation with derivatives left. Rows and columns are slots at the places `at` of [Y labels |
+    Y labels at a start | pairs `code`]. False where scores are extreme: then the diagonal must serve.
     """
     n_labels, size = layout.n_labels, len(at)
-    q, row_of, of_position = np.empty(size), index.row_of, sets.of_position
-    alpha, beta, e = state.alpha, state.beta, state.e
-    for k in range(index.piece[piece], index.piece[piece + 1]):
-        t = index.position[k]
-        n = index.sequence_of[t]
-        if state.alpha_until[n] <= t or state.beta_from[n] > t:
+    q = np.empty(size)
+    for m in range(len(hot.set)):
+        if np.isnan(hot.gamma[0, m]):
             return False
-        first = t == data.offsets[n]
-        total = 0.0
-        for y in range(n_labels):
-            total += alpha[t, y] * beta[t, y]
-        unit = 1.0 / total
+        p, share = hot.set[m], 1.0 / (hot.weight[m] * hot.repeats[m])
         for i in range(size):
             a = at[i]
             if a < n_labels:
-                q[i] = unit * alpha[t, a] * beta[t, a]
+                q[i] = hot.gamma[a, m]
             elif a < 2 * n_labels:
-                q[i] = unit * alpha[t, a - n_labels] * beta[t, a - n_labels] if first else 0.0
-            elif first:
+                q[i] = hot.gamma[a - n_labels, m] if p < 0 else 0.0
+            elif p < 0:
                 q[i] = 0.0
             else:
-                c = code[a - 2 * n_labels]
-                y = c % n_labels
-                pair = _factor_at(state, of_position[t], c // n_labels, y)
-                q[i] = unit / state.scale[t] * alpha[t - 1, c // n_labels] * pair * e[row_of[t], y] * beta[t, y]
-        weight = data.weights[n] * index.repeats[k] ** 2
+                y, x = code[a - 2 * n_labels] // n_labels, code[a - 2 * n_labels] % n_labels
+                q[i] = share * hot.left[y, m] * _factor_at(state, p, y, x) * hot.right[x, m]
+        weight = hot.weight[m] * hot.repeats[m] ** 2
         for i in range(size):
             for j in range(i + 1):
                 matrix[i, j] += weight * (_together(at[i], at[j], code, n_labels, q[i], q[j]) - q[i] * q[j])
@@ -612,7 +810,9 @@ def block_gradient(theta, layout, data, sets, index, state, begin, end, first, s
         code = block_codes(layout, x)
         mean, spread = np.zeros(2 * n_labels + len(code)), np.zeros(2 * n_labels + len(code))
         for piece in range(index.piece_ptr[x], index.piece_ptr[x + 1]):
-            evaluate_piece(theta, layout, data, sets, index, state, piece, code, False, True, mean, spread)
+            hot = make_hot(n_labels, index.piece[piece + 1] - index.piece[piece])
+            heat_piece(layout, data, sets, index, state, piece, False, hot)
+            evaluate_hot(theta, layout, data, sets, index, state, piece, False, hot, code, True, mean, spread)
         base = 0
         for ptr, codes in ((layout.unigram_ptr, layout.unigram_code), (layout.start_ptr, layout.start_code)):
             full = ptr[x + 1] - ptr[x] == n_labels

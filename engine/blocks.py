@@ -5,17 +5,21 @@ messages are still right to the occurrences of x. See `engine.block_kernels`.
 """
 
 import functools
+import operator
 
 import numpy as np
 
 from engine import threads
 from engine.block_kernels import (
+    Hot,
     Index,
     State,
     block_gradient,
-    evaluate_piece,
+    evaluate_hot,
     fill_messages,
+    heat_piece,
     hessian_piece,
+    make_hot,
     renew_rows,
     renew_sets,
 )
@@ -89,38 +93,44 @@ class Blocks:
         """The sequences with a weight that contain x."""
         return np.unique(self.index.sequence_of[self.index.position[self.index.ptr[x] : self.index.ptr[x + 1]]])
 
-    def evaluate(self, x: int, code: np.ndarray, moved: bool, derive: bool = True):
-        """(sum of w log Z over the sequences of x, first, second); see `evaluate_piece`."""
+    def visit(self, x: int) -> list[Hot]:
+        """What enters the occurrences of x; the block may move from now on, and no other until the visit is over."""
+
+        def piece(i):
+            hot = make_hot(self.layout.n_labels, self.index.piece[i + 1] - self.index.piece[i])
+            heat_piece(self.layout, self.data, self.sets, self.index, self.state, i, True, hot)
+            return hot
+
+        return threads.run(piece, range(self.index.piece_ptr[x], self.index.piece_ptr[x + 1]))
+
+    def evaluate(self, x: int, hot: list[Hot], code: np.ndarray, derive: bool = True):
+        """(sum of w log Z over the sequences of x, first, second) in a visit of x; see `evaluate_hot`."""
         size = 2 * self.layout.n_labels + len(code) if derive else 0
+        begin = self.index.piece_ptr[x]
 
         def piece(i):
             first, second = np.zeros(size), np.zeros(size)
-            loss = evaluate_piece(
-                self.theta, self.layout, self.data, self.sets, self.index, self.state, i, code, moved, derive,
-                first, second,
+            loss = evaluate_hot(
+                self.theta, self.layout, self.data, self.sets, self.index, self.state, begin + i, True, hot[i], code,
+                derive, first, second,
             )  # fmt: skip
             return loss, first, second
 
-        parts = threads.run(piece, range(self.index.piece_ptr[x], self.index.piece_ptr[x + 1]))
-        loss, first, second = parts[0]
-        for more_loss, more_first, more_second in parts[1:]:
-            loss += more_loss
-            first += more_first
-            second += more_second
-        return loss, first, second
+        return [
+            functools.reduce(operator.add, parts) for parts in zip(*threads.run(piece, range(len(hot))), strict=True)
+        ]
 
-    def hessian(self, x: int, slots: int, at: np.ndarray, code: np.ndarray) -> np.ndarray:
-        """The block Hessian of THESIS appendix D at the slots of an evaluation that has just been made; see there."""
+    def hessian(self, hot: list[Hot], at: np.ndarray, code: np.ndarray) -> np.ndarray:
+        """The block Hessian of THESIS appendix D after an evaluation with derivatives; empty if it cannot be had."""
 
-        def piece(i):
-            matrix = np.zeros((slots, slots))
-            known = hessian_piece(self.layout, self.data, self.sets, self.index, self.state, i, at, code, matrix)
-            return known, matrix
+        def piece(part):
+            matrix = np.zeros((len(at), len(at)))
+            return hessian_piece(self.layout, self.state, part, at, code, matrix), matrix
 
-        parts = threads.run(piece, range(self.index.piece_ptr[x], self.index.piece_ptr[x + 1]))
+        parts = threads.run(piece, hot)
         if not all(known for known, _ in parts):
-            return np.empty((0, 0))
-        return functools.reduce(np.add, [matrix for _, matrix in parts])
+            return np.zeros((0, 0))
+        return functools.reduce(operator.add, [matrix for _, matrix in parts])
 
     def refresh(self, x: int) -> None:
         """Bring all that depends on the weights of block x up to theta."""
@@ -148,10 +158,10 @@ def _index(data: Dataset, layout: Layout, sets: PairSets) -> Index:
     cuts = np.flatnonzero(np.diff(piece_of, prepend=-1))
     piece_ptr = np.searchsorted(cuts, ptr)
     piece = np.append(cuts, len(position))
-    order = np.lexsort((repeats, sets.of_position[position], piece_of))
+    row_of, example = _distinct_rows(data, layout)
+    order = np.lexsort((row_of[position], repeats, sets.of_position[position], piece_of))
     rank = np.empty(len(position), np.int32)
     rank[order] = np.arange(len(position)) - piece[piece_of[order]] if len(position) else 0
-    row_of, example = _distinct_rows(data, layout)
     rows_ptr, rows = _holders(data.observations[example], n_observations)
     member_of = np.repeat(np.arange(len(sets.ptr) - 1, dtype=np.int32), np.diff(sets.ptr))
     by_member = invert(sets.observation, n_observations)

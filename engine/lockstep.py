@@ -159,6 +159,8 @@ def finish_forward(offsets, sets, factors, schedule, b, work, log_z):
     for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
         n = sequences[m]
         first, total = offsets[n], log_z[n]
+        if np.isnan(total):
+            continue
         for t in range(first, offsets[n + 1]):
             r = row[t]
             total += np.log(scale[r]) + top[r]

@@ -15,7 +15,7 @@ joint steps (`JointSteps`); they only ever lower the objective and never touch a
 
 import numpy as np
 
-from engine.block_kernels import evaluate_piece, hessian_piece, renew_rows, renew_sets
+from engine.block_kernels import evaluate_hot, heat_piece, hessian_piece, make_hot, renew_rows, renew_sets
 from engine.blocks import Blocks
 from engine.errors import EspalierError
 from engine.jit import kernel
@@ -107,34 +107,37 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
     """Visit a block of several pieces, which are evaluated on the pool of threads."""
     theta, layout, observed = blocks.theta, blocks.layout, blocks.observed
     rho1, rho2, nothing = penalty.rho1, penalty.rho2, np.empty(0, np.int32)
-    moved = shifted = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
-    if shifted:
-        blocks.refresh(x)
+    moved = changed = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
     slot, at, code = live_slots(theta, layout, live, x)
-    base, gained, steps = theta[slot], 0.0, 0
-    loss, first, second = blocks.evaluate(x, code, shifted)
-    matrix = blocks.hessian(x, len(slot), at, code) if len(slot) <= full else NO_MATRIX
+    hot = blocks.visit(x)
+    base, gained, steps, derive, stale = theta[slot], 0.0, 0, True, False
     for _ in range(TRIALS):
-        if not propose(theta, slot, at, base, first, second, matrix, observed, factor[x], rho1, rho2):
+        if changed:
+            blocks.refresh(x)
+        if derive:
+            loss, first, second = blocks.evaluate(x, hot, code)
+            matrix = blocks.hessian(hot, at, code) if len(slot) <= full else NO_MATRIX
+        else:
+            value = blocks.evaluate(x, hot, nothing, False)[0]
+            change, factor[x] = judge(
+                theta, slot, at, base, first, second, matrix, observed, loss, value, factor[x], rho1, rho2
+            )
+            if change <= 0.0:
+                base, moved, stale = theta[slot], True, False
+                gained, steps = gained + change, steps + 1
+                if steps == STEPS or change > ENOUGH * gained:
+                    break
+                derive, changed = True, False
+                continue
+        derive = False
+        changed = propose(theta, slot, at, base, first, second, matrix, observed, factor[x], rho1, rho2)
+        if not changed:
             break
-        blocks.refresh(x)
-        new_loss = blocks.evaluate(x, nothing, True, False)[0]
-        change, factor[x] = judge(
-            theta, slot, at, base, first, second, matrix, observed, loss, new_loss, factor[x], rho1, rho2
-        )
-        if not change <= 0.0:
-            continue
-        loss, base, moved = new_loss, theta[slot], True
-        gained, steps = gained + change, steps + 1
-        if steps == STEPS or change > ENOUGH * gained:
-            break
-        loss, first, second = blocks.evaluate(x, code, False)
-        matrix = blocks.hessian(x, len(slot), at, code) if len(slot) <= full else NO_MATRIX
+        stale = True  # scores and factors will be those of a trial
     curvature[slot] = second[at]
-    if not np.array_equal(theta[slot], base):
+    if stale:
         theta[slot] = base
         blocks.refresh(x)
-        blocks.evaluate(x, nothing, True, False)
     return bool(moved)
 
 
@@ -148,31 +151,31 @@ def _visit_small(theta, layout, data, sets, index, state, observed, live, chosen
         moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
         slot, at, code = live_slots(theta, layout, live, x)
         first, second = np.zeros(2 * layout.n_labels + len(code)), np.zeros(2 * layout.n_labels + len(code))
-        base, gained, loss, steps, trials = theta[slot], 0.0, 0.0, 0, 0
-        derive, changed, restore = True, moved, False
+        base, gained, loss, steps, derive, stale = theta[slot], 0.0, 0.0, 0, True, False
         matrix = np.zeros((0, 0))
-        while True:  # evaluate where theta is now; then go on from there, from the base, or back to it
+        piece, changed, leave, trials = index.piece_ptr[x], moved, False, 0
+        hot = make_hot(layout.n_labels, index.piece[piece + 1] - index.piece[piece])
+        heat_piece(layout, data, sets, index, state, piece, True, hot)
+        while True:
             if changed:
                 renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
                 renew_sets(theta, layout, sets, state, members)
-            value = evaluate_piece(
-                theta, layout, data, sets, index, state, index.piece_ptr[x], code, changed, derive, first, second
-            )
-            if restore:
+            if leave:
                 break
+            value = evaluate_hot(theta, layout, data, sets, index, state, piece, True, hot, code, derive, first, second)
+            trials += 1
             if derive:
                 loss = value
-                size = len(slot) if len(slot) <= full else 0
-                matrix = np.zeros((size, size))
-                if size and not hessian_piece(layout, data, sets, index, state, index.piece_ptr[x], at, code, matrix):
-                    matrix = np.zeros((0, 0))
+                if len(slot) <= full:
+                    matrix = np.zeros((len(slot), len(slot)))
+                    if not hessian_piece(layout, state, hot, at, code, matrix):
+                        matrix = np.zeros((0, 0))
             else:
                 change, factor[x] = judge(
                     theta, slot, at, base, first, second, matrix, observed, loss, value, factor[x], rho1, rho2
                 )
-                trials += 1
                 if change <= 0.0:
-                    base, moved = theta[slot], True
+                    base, moved, stale = theta[slot], True, False
                     gained, steps = gained + change, steps + 1
                     if steps == STEPS or change > ENOUGH * gained:
                         break
@@ -180,15 +183,14 @@ def _visit_small(theta, layout, data, sets, index, state, observed, live, chosen
                     second[:] = 0.0
                     derive, changed = True, False
                     continue
+            derive = False
             if trials < TRIALS and propose(
                 theta, slot, at, base, first, second, matrix, observed, factor[x], rho1, rho2
             ):
-                derive, changed = False, True
-            elif derive:
-                break
+                changed = stale = True
             else:
                 theta[slot] = base
-                restore, changed = True, True
+                leave, changed = True, stale
         for k in range(len(slot)):
             curvature[slot[k]] = second[at[k]]
         anything = anything or moved

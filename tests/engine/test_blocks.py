@@ -47,11 +47,15 @@ def second_derivatives(problem, weights):
     return table
 
 
-def derivatives(blocks, x, moved=False):
-    """(slots, sum of w log Z, first derivative of the loss, (16)) of block x."""
+def derivatives(blocks, x, hot=None):
+    """(slots, sum of w log Z, first derivative of the loss, (16)) of block x, in a visit or in one of its own."""
     slots, at, code = live_slots(blocks.theta, blocks.layout, np.ones(blocks.layout.size, bool), x)
-    loss, first, second = blocks.evaluate(x, code, moved)
+    loss, first, second = blocks.evaluate(x, blocks.visit(x) if hot is None else hot, code)
     return slots, loss, first[at] - blocks.observed[slots], second[at]
+
+
+def value(blocks, x, hot):
+    return blocks.evaluate(x, hot, np.empty(0, np.int32), False)[0]
 
 
 def occurs(blocks, x):
@@ -105,7 +109,6 @@ def test_moving_blocks_in_turn_tells_the_change_of_the_loss(lattice, sparse, see
     (problem, dataset, layout), theta = lattice
     blocks = Blocks(ChainObjective(dataset, layout, sparse=sparse), theta)
     rng = np.random.default_rng(seed)
-    nothing = np.empty(0, np.int32)
 
     def loss():
         weights = weights_of(layout, blocks.theta)
@@ -115,17 +118,18 @@ def test_moving_blocks_in_turn_tells_the_change_of_the_loss(lattice, sparse, see
     for x in rng.permutation(visited * 3):
         slots = blocks.slots(x)
         before, old = loss(), blocks.theta[slots].copy()
-        start = derivatives(blocks, x)[1] if rng.random() < 0.5 else blocks.evaluate(x, nothing, False, False)[0]
+        hot = blocks.visit(x)
+        start = derivatives(blocks, x, hot)[1] if rng.random() < 0.5 else value(blocks, x, hot)
         scale = rng.choice([1.0, 300.0], p=[0.8, 0.2])
         blocks.theta[slots] = scale * random_theta(len(slots), int(rng.integers(10**6)), rng.choice([0.0, 0.2, 1.0]))
         blocks.refresh(x)
-        end = derivatives(blocks, x, True)[1] if rng.random() < 0.5 else blocks.evaluate(x, nothing, True, False)[0]
+        end = derivatives(blocks, x, hot)[1] if rng.random() < 0.5 else value(blocks, x, hot)
         change = end - start - (blocks.theta[slots] - old) @ blocks.observed[slots]
         assert change == pytest.approx(loss() - before, abs=ROUNDING * scale)
         if scale > 1.0:
             blocks.theta[slots] = old
             blocks.refresh(x)
-            assert blocks.evaluate(x, nothing, True, False)[0] == pytest.approx(start, abs=ROUNDING)
+            assert value(blocks, x, hot) == pytest.approx(start, abs=ROUNDING)
     gradient = chain.gradient(
         problem.sequences, problem.labels, problem.n_labels, weights_of(layout, blocks.theta), problem.weights
     )
@@ -252,9 +256,10 @@ def test_the_full_hessian_of_a_block(lattice):
         for x in range(blocks.count):
             if occurs(blocks, x):
                 slots, at, code = live_slots(theta, layout, np.ones(layout.size, bool), x)
-                blocks.evaluate(x, code, False)
+                hot = blocks.visit(x)
+                blocks.evaluate(x, hot, code)
                 expected = full_hessian(problem, weights_of(layout, theta), [features[s] for s in slots])
-                np.testing.assert_allclose(blocks.hessian(x, len(slots), at, code), expected, rtol=0, atol=ROUNDING)
+                np.testing.assert_allclose(blocks.hessian(hot, at, code), expected, rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.nojit
