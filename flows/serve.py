@@ -65,30 +65,37 @@ def _only(root: Path, name: str):
 
 def _serve(name: str, schedule, parameters: dict, tags: list[str]) -> None:
     """Register the flow and run what is due, one at a time, until SIGINT or SIGTERM; then pause the schedule."""
+    from prefect.client.orchestration import get_client
     from prefect.types.entrypoint import EntrypointType
 
     from flows.retrain import retrain, settle_earlier
 
     logging.getLogger("prefect.runner").setLevel(logging.WARNING)  # it tells of every poll
-    runner = _runner(name=name, limit=1, pause_on_shutdown=True)
-    deployment = runner.add_flow(
-        retrain, name=name, schedule=schedule, parameters=parameters, tags=tags,
-        paused=False,  # it was paused at its last end
-        entrypoint_type=EntrypointType.MODULE_PATH,  # found wherever the package is installed
-    )  # fmt: skip
-    settle_earlier(deployment)
-    with suppress(KeyboardInterrupt), _interrupts_as_before():
-        asyncio.run(runner.start())
+    with suppress(KeyboardInterrupt), _requests_kept() as requests:
+        runner = _runner(requests, name=name, limit=1, pause_on_shutdown=True)
+        deployment = runner.add_flow(
+            retrain, name=name, schedule=schedule, parameters=parameters, tags=tags,
+            paused=False,  # it was paused at its last end
+            entrypoint_type=EntrypointType.MODULE_PATH,  # found wherever the package is installed
+        )  # fmt: skip
+        settle_earlier(deployment)
+        try:
+            asyncio.run(runner.start())
+        finally:  # a runner that was told to end before it had begun pauses nothing
+            with get_client(sync_client=True) as client:
+                client.pause_deployment(deployment)
 
 
-def _runner(**options):
+def _runner(requests: list[int], **options):
     """A runner that ends in the same way on SIGINT and SIGTERM: a run under way is cancelled."""
     from prefect.runner import Runner
 
     class Ending(Runner):
         async def start(self, *args, **kwargs) -> None:
-            signal.signal(signal.SIGINT, self.handle_sigterm)
-            await super().start(*args, **kwargs)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, self.handle_sigterm)
+            if not requests:
+                await super().start(*args, **kwargs)
 
         def handle_sigterm(self, *_) -> None:
             if not self.started:
@@ -100,12 +107,17 @@ def _runner(**options):
 
 
 @contextmanager
-def _interrupts_as_before() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+def _requests_kept() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are written down until someone else takes them: what is half registered cannot be paused."""
+    requests: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda got, _: requests.append(got))
     try:
-        yield
+        yield requests
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def dashboard(root: Path, port: int | None = None, open_browser: bool = False, say: Say = say_at_once) -> None:
