@@ -116,16 +116,6 @@ class TestSchedule:
             assert all("T04:00:00" in run["expected_start_time"] for run in waiting), "nothing is left of the old times"
             assert nightly.end(signal.SIGINT) == 0, nightly.output
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_told_to_end_while_it_registers_it_is_paused(self, schedule, number):
-        """As soon as the server knows the schedule, which is before the call that registers it returns."""
-        with serving(schedule.project, "{'cron': '0 5 * * *', 'name': 'nightly'}") as early:
-            early.wait_for("next run:", 60)
-            eventually(lambda: deployment_of(schedule.api, "nightly")["paused"] is False, 30)
-            assert early.end(number) == 0, early.output
-            assert "Traceback" not in early.output
-        assert deployment_of(schedule.api, "nightly")["paused"] is True
-
     def test_sigterm_ends_it_and_its_server_and_every_process(self, schedule):
         family = psutil.Process(schedule.process.pid).children(recursive=True)
         assert schedule.server["pid"] in {process.pid for process in family}
