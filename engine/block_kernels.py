@@ -18,7 +18,7 @@ import numpy as np
 
 from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
 from engine.jit import kernel
-from engine.logarithms import log_forward, log_sum
+from engine.logarithms import log_forward, log_step_back, log_sum
 from engine.scores import SAFE_RANGE, SPARSE_LOWEST, pair_scores
 
 PAD = 8  # columns between rows of a scratch matrix, so that its rows do not meet in one cache set
@@ -770,18 +770,12 @@ def _by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, 
                 _add_moment(n_labels + y, q, times, weight, first, second)
         if t == lo:
             break
-        pair_scores(theta, layout, sets, sets.of_position[t], pairs)
-        step = score[t - lo] + log_beta
-        for i in range(n_labels):
-            for y in range(n_labels):
-                terms[y] = pairs[i * n_labels + y] + step[y]
-                pairs[i * n_labels + y] = log_alpha[t - 1 - lo, i] + terms[y]
-            log_beta[i] = log_sum(terms)
+        before, p = log_alpha[t - 1 - lo], sets.of_position[t]
+        log_step_back(theta, layout, sets, p, score[t - lo], before, log_beta, pairs, terms)
         if times:
             total = log_sum(pairs)
             for c in range(len(code)):
                 _add_moment(2 * n_labels + c, np.exp(pairs[code[c]] - total), times, weight, first, second)
-        log_beta -= log_beta.max()
     return log_z
 
 

@@ -124,19 +124,17 @@ class ChainObjective:
     def _log_partitions(self, theta: np.ndarray, factors) -> np.ndarray:
         return all_log_partitions(theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites)
 
-    def _expected(self, theta: np.ndarray, squared: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """(expected counts, log Z) at theta; of p^2 in place of p when `squared`."""
+    def _expected(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(expected counts, log Z) at theta."""
         self._factors = make_factors(theta, self.layout, self.sets, self.sparse, self._factors)
-        return (self._scatter if self.scattered else self._gather)(theta, self._factors, squared)
+        return (self._scatter if self.scattered else self._gather)(theta, self._factors)
 
-    def _scatter(self, theta: np.ndarray, factors, squared: bool):
+    def _scatter(self, theta: np.ndarray, factors):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
         if self._rows is None:
             self._rows = np.empty((len(self.chunks), self.plan.total))
         data, layout, sets = self.dataset, self.layout, self.sets
-        expected, log_z = scattered_sums(
-            theta, data, layout, sets, factors, self.plan, self.schedule, self._rows, squared
-        )
+        expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, self._rows)
         for n in np.flatnonzero(np.isnan(log_z)):
             lo, hi = data.offsets[n], data.offsets[n + 1]
             alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
@@ -144,16 +142,16 @@ class ChainObjective:
             add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, expected)
         return expected, log_z
 
-    def _gather(self, theta: np.ndarray, factors, squared: bool):
+    def _gather(self, theta: np.ndarray, factors):
         """Posteriors of all positions, then by observation."""
         if self._rows is None:
             self._rows = posterior_rows(self.dataset, self.layout)
         expected = np.zeros(self.size)
         *posterior, log_z = posteriors(
             theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, self._rows,
-            expected, squared,
+            expected,
         )  # fmt: skip
-        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, squared, expected)
+        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, expected)
         return expected, log_z
 
 

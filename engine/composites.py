@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import threads
-from engine.arithmetic import add_run
+from engine.arithmetic import add_run, take_run
 from engine.counting import carrying_columns, combine, ends, first_places
 from engine.data import Dataset
 from engine.jit import kernel
@@ -119,16 +119,12 @@ def _fill(theta, layout, ptr, member, lo, hi, table):
 
 
 @kernel
-def hand_on(layout, ptr, member, width, expected, gradient):
-    """gradient[mu[x, y]] += expected count of each combination that holds x; `expected` is flat, rows of `width`."""
+def hand_on(layout, ptr, member, expected, gradient):
+    """gradient[mu[x, y]] += expected[c, y] of each combination c that holds x."""
     unigram_ptr, unigram_code, n_labels = layout.unigram_ptr, layout.unigram_code, layout.n_labels
     base = unigram_ptr[0]
     for c in range(len(ptr) - 1):
         for i in range(ptr[c], ptr[c + 1]):
-            lo, hi = unigram_ptr[member[i]], unigram_ptr[member[i] + 1]
-            if hi - lo == n_labels:
-                for y in range(n_labels):
-                    gradient[lo + y] += expected[c * width + y]
-            else:
-                for s in range(lo, hi):
-                    gradient[s] += expected[c * width + unigram_code[s - base]]
+            x = member[i]
+            lo, length = unigram_ptr[x], unigram_ptr[x + 1] - unigram_ptr[x]
+            take_run(expected, c, n_labels, unigram_code, base, lo, length, gradient)

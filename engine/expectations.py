@@ -50,8 +50,7 @@ def _rows_of(table: np.ndarray, n_keys: int) -> Inverse:
 
 
 def gather(
-    layout: Layout, sets: PairSets, factors, positions_of_set: Inverse, where: Gathering, alpha, v, gamma, squared,
-    expected,
+    layout: Layout, sets: PairSets, factors, positions_of_set: Inverse, where: Gathering, alpha, v, gamma, expected,
 ) -> None:  # fmt: skip
     """Add all expectations to `expected` [size], from the posteriors of all positions."""
     n_labels, nothing = layout.n_labels, Inverse(np.zeros(layout.n_observations + 1, np.int64), np.empty(0, np.int32))
@@ -68,7 +67,7 @@ def gather(
         threads.ranges(layout.n_observations, PIECES) if len(layout.start_code) or np.ptp(layout.start_ptr) else [],
     )  # fmt: skip
     threads.run(
-        lambda run: gather_pairs(layout, sets, factors, positions_of_set, alpha, v, squared, *run, expected),
+        lambda run: gather_pairs(layout, sets, factors, positions_of_set, alpha, v, *run, expected),
         threads.ranges(n_labels, SLICES),
     )
 
@@ -117,7 +116,7 @@ def gather_runs(run_ptr, code, n_labels, at, rows, at_shared, shared, lo, hi, gr
 
 
 @kernel
-def gather_pairs(layout, sets, factors, positions_of_set, alpha, v, squared, lo, hi, gradient):
+def gather_pairs(layout, sets, factors, positions_of_set, alpha, v, lo, hi, gradient):
     """gradient[lambda[x, y', y]] += sum over the sets of x and their positions of alpha_{t-1}(y') E(y', y) v_t(y).
 
     For the previous labels y' in [lo, hi): slices touch different weights. A set's sum is one
@@ -154,14 +153,12 @@ def gather_pairs(layout, sets, factors, positions_of_set, alpha, v, squared, lo,
             for i in range(lo, hi):
                 at = np.uint64((i - lo) * n_labels)
                 for j in range(np.uint64(n_labels)):
-                    factor = dense[d, i, j]
-                    total[at + j] *= factor * factor if squared else factor
+                    total[at + j] *= dense[d, i, j]
         else:
             for k in range(first_entry[p], last_entry[p]):
                 c = row[k] * n_labels + column[k] - first
                 if 0 <= c < size:
-                    factor = 1.0 + entry[k]
-                    total[c] *= factor * factor if squared else factor
+                    total[c] *= 1.0 + entry[k]
         for m in range(member_ptr[p], member_ptr[p + 1]):
             begin, end = run_ptr[member[m]], run_ptr[member[m] + 1]
             if end - begin == n_labels * n_labels:

@@ -69,7 +69,7 @@ def find_runs(ptr, observations, columns, offsets, schedule, b, begin, length):
 
 
 @kernel
-def score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z):
+def _score(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z):
     """e of all rows of batch b, and log_z = 0, or NaN where a step is too wide for scaling."""
     unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
     start_ptr, start_code, spread, of_position = layout.start_ptr, layout.start_code, factors.spread, sets.of_position
@@ -113,7 +113,7 @@ def score_batch(theta, layout, observations, offsets, sets, factors, shared, sch
 
 
 @kernel
-def forward_batch(factors, schedule, b, work):
+def _pass_forward(factors, schedule, b, work):
     """alpha and scale of all rows of batch b from e."""
     begin, end, which = schedule.group_begin, schedule.group_end, schedule.group_set
     slot, dense, first_entry, last_entry = factors.slot, factors.dense, factors.begin, factors.end
@@ -152,7 +152,7 @@ def forward_batch(factors, schedule, b, work):
 
 
 @kernel
-def finish_forward(offsets, sets, factors, schedule, b, work, log_z):
+def _add_levels(offsets, sets, factors, schedule, b, work, log_z):
     """log_z of the sequences of batch b, summed position by position."""
     sequences, row, shift, of_position = schedule.sequences, schedule.row, factors.shift, sets.of_position
     scale, top = work.scale, work.top
@@ -167,6 +167,14 @@ def finish_forward(offsets, sets, factors, schedule, b, work, log_z):
             if t > first:
                 total += shift[of_position[t]]
         log_z[n] = total
+
+
+@kernel
+def forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z):
+    """e, alpha and scale of all rows of batch b; log_z of its sequences, NaN where a step is too wide for scaling."""
+    _score(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
+    _pass_forward(factors, schedule, b, work)
+    _add_levels(offsets, sets, factors, schedule, b, work, log_z)
 
 
 @kernel
@@ -208,18 +216,3 @@ def backward_batch(offsets, weights, factors, schedule, b, work, log_z):
             for r in range(lo, hi):
                 pass_sparse(n_labels, first_entry[p], last_entry[p], j_of, i_of, entry, v, r, gamma,
                             np.int64(before[base + r]))  # fmt: skip
-
-
-@kernel
-def square_batch(offsets, weights, schedule, b, work):
-    """alpha^2, v^2 / w and gamma^2 / w, of which p^2 is made as p is of alpha, v and gamma."""
-    sequences, row, alpha, v, gamma = schedule.sequences, schedule.row, work.alpha, work.v, work.gamma
-    for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
-        n = sequences[m]
-        inverse = 1.0 / weights[n] if weights[n] > 0.0 else 0.0
-        for t in range(offsets[n], offsets[n + 1]):
-            r = row[t]
-            for y in range(alpha.shape[1]):
-                alpha[r, y] *= alpha[r, y]
-                v[r, y] *= v[r, y] * inverse
-                gamma[r, y] *= gamma[r, y] * inverse

@@ -49,6 +49,23 @@ def log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha):
 
 
 @kernel
+def log_step_back(theta, layout, sets, p, score, log_alpha, log_beta, pairs, terms):
+    """From a position with set p and scores `score` to the one before, whose log_alpha is given.
+
+    `pairs` become the joint scores of both labels, up to a constant; log_beta goes on, its largest value 0.
+    """
+    n_labels = layout.n_labels
+    pair_scores(theta, layout, sets, p, pairs)
+    step = score + log_beta
+    for i in range(n_labels):
+        for y in range(n_labels):
+            terms[y] = pairs[i * n_labels + y] + step[y]
+            pairs[i * n_labels + y] = log_alpha[i] + terms[y]
+        log_beta[i] = log_sum(terms)
+    log_beta -= log_beta.max()
+
+
+@kernel
 def log_backward(theta, layout, sets, lo, hi, weight, log_alpha, v, gamma, gradient):
     """weight * gamma; v becomes zero; pairwise expectations are added to `gradient` directly.
 
@@ -67,19 +84,12 @@ def log_backward(theta, layout, sets, lo, hi, weight, log_alpha, v, gamma, gradi
             gamma[t - lo, y] = weight * np.exp(terms[y] - total)
         if t > lo:
             p = sets.of_position[t]
-            pair_scores(theta, layout, sets, p, pairs)
-            step = v[t - lo] + log_beta
-            for i in range(n_labels):
-                for y in range(n_labels):
-                    terms[y] = pairs[i * n_labels + y] + step[y]
-                    pairs[i * n_labels + y] = log_alpha[t - lo - 1, i] + terms[y]
-                log_beta[i] = log_sum(terms)
+            log_step_back(theta, layout, sets, p, v[t - lo], log_alpha[t - lo - 1], log_beta, pairs, terms)
             if len(gradient):
                 total = log_sum(pairs)
                 for c in range(n_labels * n_labels):
                     pairs[c] = weight * np.exp(pairs[c] - total)
                 add_pairs(layout, sets, p, pairs, gradient)
-            log_beta -= log_beta.max()
         v[t - lo] = 0.0
 
 

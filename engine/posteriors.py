@@ -8,7 +8,7 @@ from engine.data import Dataset
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
-from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch, square_batch
+from engine.lockstep import backward_batch, forward_batch, make_rows
 from engine.logarithms import log_backward, log_forward
 from engine.schedule import Schedule, make_schedule
 from engine.scores import Factors, padded
@@ -55,9 +55,7 @@ def all_log_partitions(
 def _log_partitions(theta, layout, observations, offsets, sets, factors, shared, schedule, chunk, log_z):
     work = make_rows(schedule.longest, shared.table.shape[1], layout.n_labels, len(shared.columns))
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
-        score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
-        forward_batch(factors, schedule, b, work)
-        finish_forward(offsets, sets, factors, schedule, b, work, log_z)
+        forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
 
 
 def posterior_rows(dataset: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -68,9 +66,9 @@ def posterior_rows(dataset: Dataset, layout: Layout) -> tuple[np.ndarray, np.nda
 
 def posteriors(
     theta: np.ndarray, dataset: Dataset, layout: Layout, sets: PairSets, factors: Factors, schedule: Schedule,
-    composites: Composites, rows, gradient=NO_GRADIENT, squared: bool = False,
+    composites: Composites, rows, gradient=NO_GRADIENT,
 ):  # fmt: skip
-    """alpha, w * v, w * gamma [T, W], written into `rows`, and log Z [N]; see `scatter_chunk` for `squared`.
+    """alpha, w * v, w * gamma [T, W], written into `rows`, and log Z [N].
 
     Sequences with extreme scores are done by logarithms, one after the other; their
     alpha and v are zero and their pairwise expectations go straight into `gradient`.
@@ -80,7 +78,7 @@ def posteriors(
 
     def piece(chunk):
         _store(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared, schedule,
-               chunk, squared, alpha, v, gamma, log_z)  # fmt: skip
+               chunk, alpha, v, gamma, log_z)  # fmt: skip
 
     threads.run(piece, range(len(schedule.chunk_batches) - 1))
     for n in np.flatnonzero(np.isnan(log_z)):
@@ -94,19 +92,15 @@ def posteriors(
 
 @kernel
 def _store(
-    theta, layout, observations, offsets, weights, sets, factors, shared, schedule, chunk, squared, alpha, v, gamma,
+    theta, layout, observations, offsets, weights, sets, factors, shared, schedule, chunk, alpha, v, gamma,
     log_z,
 ):  # fmt: skip
     work = make_rows(schedule.longest, shared.table.shape[1], layout.n_labels, len(shared.columns))
     sequences, row = schedule.sequences, schedule.row
     my_alpha, my_v, my_gamma, width = work.alpha, work.v, work.gamma, alpha.shape[1]
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
-        score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
-        forward_batch(factors, schedule, b, work)
-        finish_forward(offsets, sets, factors, schedule, b, work, log_z)
+        forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
         backward_batch(offsets, weights, factors, schedule, b, work, log_z)
-        if squared:
-            square_batch(offsets, weights, schedule, b, work)
         for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
             n = sequences[m]
             for t in range(offsets[n], offsets[n + 1]):

@@ -20,7 +20,8 @@ from engine.counting import ends
 from engine.index import PairSets
 from engine.jit import kernel
 from engine.layout import Layout
-from engine.lockstep import backward_batch, finish_forward, forward_batch, make_rows, score_batch, square_batch
+from engine.lockstep import backward_batch, forward_batch, make_rows
+from engine.logarithms import add_pairs
 from engine.schedule import Schedule
 from engine.scores import padded
 
@@ -152,24 +153,17 @@ def fits(layout: Layout, slots: PairSlots) -> bool:
 @kernel
 def scatter_chunk(
     theta, layout, observations, offsets, weights, sets, factors, shared, slots, schedule, chunk, pairs_at,
-    composites_at, squared, touched, out, log_z,
+    composites_at, touched, out, log_z,
 ):  # fmt: skip
-    """Expectations of the chunk's sequences into `out`; log_z[n], NaN where logarithms are needed.
-
-    With `squared` the sums are of p^2 in place of p, for the diagonal of the Hessian (SBCD 16).
-    """
+    """Expectations of the chunk's sequences into `out`; log_z[n], NaN where logarithms are needed."""
     n_labels, width = layout.n_labels, shared.table.shape[1]
     for page in range(len(touched)):
         if touched[page]:
             out[page * PAGE : (page + 1) * PAGE] = 0.0
     work = make_rows(schedule.longest, width, n_labels, len(shared.columns))
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
-        score_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
-        forward_batch(factors, schedule, b, work)
-        finish_forward(offsets, sets, factors, schedule, b, work, log_z)
+        forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
         backward_batch(offsets, weights, factors, schedule, b, work, log_z)
-        if squared:
-            square_batch(offsets, weights, schedule, b, work)
         _scatter_unigrams(layout, observations, offsets, shared, schedule, b, composites_at, work, out)
         _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out)
 
@@ -254,7 +248,7 @@ def reduce_chunks(parts, touched, lo, hi, out):
 
 
 @kernel
-def finish_pairs(layout, sets, factors, slots, pairs, squared, gradient):
+def finish_pairs(layout, sets, factors, slots, pairs, gradient):
     """Multiply by the factors and add to the weights of each set's members."""
     n_labels, width = layout.n_labels, factors.dense.shape[1]
     spread_out = np.zeros(n_labels * n_labels)
@@ -270,30 +264,21 @@ def finish_pairs(layout, sets, factors, slots, pairs, squared, gradient):
         if d >= 0:
             for i in range(n_labels):
                 for j in range(n_labels):
-                    factor = factors.dense[d, i, j]
-                    spread_out[i * n_labels + j] *= factor * factor if squared else factor
+                    spread_out[i * n_labels + j] *= factors.dense[d, i, j]
         else:
             for k in range(factors.begin[p], factors.end[p]):
-                factor = 1.0 + factors.entry[k]
-                spread_out[factors.row[k] * n_labels + factors.column[k]] *= factor * factor if squared else factor
-        for i in range(sets.ptr[p], sets.ptr[p + 1]):
-            x = sets.observation[i]
-            lo, hi = layout.bigram_ptr[x], layout.bigram_ptr[x + 1]
-            all_pairs = hi - lo == n_labels * n_labels
-            for s in range(lo, hi):
-                gradient[s] += spread_out[s - lo if all_pairs else layout.bigram_code[s - layout.bigram_ptr[0]]]
+                spread_out[factors.row[k] * n_labels + factors.column[k]] *= 1.0 + factors.entry[k]
+        add_pairs(layout, sets, p, spread_out, gradient)
 
 
-def scattered_sums(
-    theta, dataset, layout: Layout, sets: PairSets, factors, plan: Plan, schedule: Schedule, room, squared=False
-):
+def scattered_sums(theta, dataset, layout: Layout, sets: PairSets, factors, plan: Plan, schedule: Schedule, room):
     """(expected counts, log Z) of all sequences, but for those with log Z = NaN. `room` is [chunks, plan.total]."""
     log_z = np.empty(len(dataset.weights))
     shared = share(theta, layout, plan.composites)
 
     def piece(c):
         scatter_chunk(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared,
-                      plan.slots, schedule, c, plan.pairs_at, plan.composites_at, squared, plan.touched[c], room[c],
+                      plan.slots, schedule, c, plan.pairs_at, plan.composites_at, plan.touched[c], room[c],
                       log_z)  # fmt: skip
 
     threads.run(piece, range(len(room)))
@@ -303,7 +288,7 @@ def scattered_sums(
         threads.ranges(plan.touched.shape[1], 16) if plan.total else [],
     )
     expected, pairs = total[: layout.size], total[plan.pairs_at : plan.composites_at]
-    finish_pairs(layout, sets, factors, plan.slots, pairs, squared, expected)
-    composites = plan.composites
-    hand_on(layout, composites.ptr, composites.member, padded(layout.n_labels), total[plan.composites_at :], expected)
+    finish_pairs(layout, sets, factors, plan.slots, pairs, expected)
+    combinations = total[plan.composites_at :].reshape(-1, padded(layout.n_labels))
+    hand_on(layout, plan.composites.ptr, plan.composites.member, combinations, expected)
     return expected, log_z

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import threads
-from engine.arithmetic import LANES, add_runs, exponentiate, extremes
+from engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes
 from engine.errors import EspalierError
 from engine.index import PairSets
 from engine.jit import kernel
@@ -71,14 +71,8 @@ def pair_scores(theta, layout, sets, p, out):
     out[:] = 0.0
     ptr, code = layout.bigram_ptr, layout.bigram_code
     for i in range(sets.ptr[p], sets.ptr[p + 1]):
-        lo, hi = ptr[sets.observation[i]], ptr[sets.observation[i] + 1]
-        if hi - lo == len(out):
-            begin = np.uint64(lo)
-            for c in range(np.uint64(len(out))):
-                out[c] += theta[begin + c]
-        else:
-            for s in range(lo, hi):
-                out[code[s - ptr[0]]] += theta[s]
+        x = sets.observation[i]
+        add_run(theta, code, ptr[0], ptr[x], ptr[x + 1] - ptr[x], out)
 
 
 @kernel

@@ -22,11 +22,10 @@ from engine.errors import EspalierError
 from engine.index import invert
 from engine.jit import kernel
 from engine.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
-from engine.logarithms import log_forward, log_sum
+from engine.logarithms import log_forward, log_step_back, log_sum
 from engine.monitor import OPTIMAL, Result
 from engine.penalty import ElasticNet
 from engine.posteriors import balanced
-from engine.scores import pair_scores
 from engine.solvers import SOLVERS, minimise
 
 ROUND = 3  # iterations of the solver between two scans
@@ -236,17 +235,11 @@ def _log_marginals(theta, layout, data, sets, n, gamma, pairs):
             gamma[t - lo, y] = weight * np.exp(terms[y] - total)
         if t == lo:
             break
-        pair_scores(theta, layout, sets, sets.of_position[t], joint)
-        step = score[t - lo] + log_beta
-        for i in range(n_labels):
-            for y in range(n_labels):
-                terms[y] = joint[i * n_labels + y] + step[y]
-                joint[i * n_labels + y] = log_alpha[t - 1 - lo, i] + terms[y]
-            log_beta[i] = log_sum(terms)
+        before, p = log_alpha[t - 1 - lo], sets.of_position[t]
+        log_step_back(theta, layout, sets, p, score[t - lo], before, log_beta, joint, terms)
         total = log_sum(joint)
         for c in range(n_labels * n_labels):
             pairs[t - lo, c] = weight * np.exp(joint[c] - total)
-        log_beta -= log_beta.max()
 
 
 @kernel
