@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import EspalierError
-from engine.vectors import dot
+from engine.vectors import absolute_sum, dot
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ElasticNet:
 
     def value(self, theta: np.ndarray) -> float:
         total = 0.5 * self.rho2 * dot(theta, theta) if self.rho2 else 0.0
-        return total + self.rho1 * dot(np.abs(theta), np.ones_like(theta)) if self.rho1 else total
+        return total + self.rho1 * absolute_sum(theta) if self.rho1 else total
 
     def smooth_gradient(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Gradient of loss + rho2/2 |theta|^2."""

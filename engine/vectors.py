@@ -12,7 +12,8 @@ from engine.jit import kernel
 CHUNK = 1 << 16
 
 
-def _chunks(size: int) -> list[tuple[int, int]]:
+def chunks(size: int) -> list[tuple[int, int]]:
+    """Pieces of a vector; they depend on its length alone."""
     return [(lo, min(lo + CHUNK, size)) for lo in range(0, size, CHUNK)]
 
 
@@ -27,7 +28,23 @@ def _dot(a, b, lo, hi):
 def dot(a: np.ndarray, b: np.ndarray) -> float:
     """sum a_i b_i."""
     total = 0.0
-    for part in threads.run(lambda piece: _dot(a, b, *piece), _chunks(len(a))):
+    for part in threads.run(lambda piece: _dot(a, b, *piece), chunks(len(a))):
+        total += part
+    return total
+
+
+@kernel
+def _absolute_sum(a, lo, hi):
+    total = 0.0
+    for i in range(lo, hi):
+        total += abs(a[i])
+    return total
+
+
+def absolute_sum(a: np.ndarray) -> float:
+    """sum |a_i|."""
+    total = 0.0
+    for part in threads.run(lambda piece: _absolute_sum(a, *piece), chunks(len(a))):
         total += part
     return total
 
@@ -40,4 +57,4 @@ def _add_scaled(scale, a, out, lo, hi):
 
 def add_scaled(scale: float, a: np.ndarray, out: np.ndarray) -> None:
     """out += scale * a, in place."""
-    threads.run(lambda piece: _add_scaled(scale, a, out, *piece), _chunks(len(a)))
+    threads.run(lambda piece: _add_scaled(scale, a, out, *piece), chunks(len(a)))

@@ -4,51 +4,127 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine import threads
+from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.solvers.record import record
-from engine.vectors import add_scaled, dot
+from engine.vectors import chunks, dot
 
 # Pairs with less curvature than this share of |y|^2 would make the estimate indefinite.
 CURVATURE = 1e-10
+TILE = 256  # coordinates of all pairs that are worked on together
 ROOTS = 2  # of the objective's own scaling: fewest evaluations on chunking and on letters to phonemes
 
 
 class InverseHessian:
-    """The last m pairs s = theta' - theta, y = gradient' - gradient, applied by two loops."""
+    """The last m pairs s = theta' - theta, y = gradient' - gradient.
+
+    The two loops of L-BFGS need only products of s, y and the gradient. One pass over the pairs makes
+    them all, the loops run on m numbers, and a second pass makes the direction.
+    """
 
     def __init__(self, memory: int = 8):
         self.memory = memory
-        self.pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
+        self.rows: list[int] = []  # of s and y, the oldest pair first
+        self.s = self.y = np.empty((0, 0))
 
     def update(self, s: np.ndarray, y: np.ndarray) -> None:
-        curvature = dot(s, y)
-        if curvature > CURVATURE * dot(y, y):
-            self.pairs = [*self.pairs, (s, y, 1.0 / curvature)][-self.memory :]
+        if not dot(s, y) > CURVATURE * dot(y, y):
+            return
+        if not len(self.s):
+            self.s, self.y = np.empty((2, self.memory, len(s)))
+        full = len(self.rows) == self.memory
+        row = self.rows[0] if full else len(self.rows)
+        self.rows = [*self.rows[full:], row]
+        self.s[row], self.y[row] = s, y
 
     def forget(self) -> None:
-        self.pairs = []
+        self.rows = []
 
     def apply(self, gradient: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
         """H gradient, from H = gamma / scale (1 without); when no pair is known yet, to unit length."""
-        direction = gradient.copy()
-        if not self.pairs:
-            if scale is not None:
-                direction /= scale
+        scale = np.ones(len(gradient)) if scale is None else scale
+        if not self.rows:
+            direction = gradient / scale
             return direction / max(np.sqrt(dot(direction, direction)), np.finfo(float).tiny)
-        steps = []
-        for s, y, rho in reversed(self.pairs):
-            steps.append(rho * dot(s, direction))
-            add_scaled(-steps[-1], y, direction)
-        s, y, rho = self.pairs[-1]
-        if scale is None:
-            direction *= 1.0 / (rho * dot(y, y))
-        else:
-            direction *= 1.0 / (rho * dot(y, y / scale))
-            direction /= scale
-        for (s, y, rho), a in zip(self.pairs, reversed(steps), strict=True):
-            add_scaled(a - rho * dot(y, direction), s, direction)
+        rows, m = np.array(self.rows), len(self.rows)
+
+        def products(piece):
+            out = np.zeros((2 * m + 2, m))
+            _products(self.s, self.y, rows, gradient, scale, *piece, out)
+            return out
+
+        total = sum(threads.run(products, chunks(len(gradient))))
+        gamma, of_y, of_s = _two_loops(total[0], total[1], total[2 : 2 + m], total[2 + m :])
+        direction = np.empty(len(gradient))
+        threads.run(
+            lambda piece: _combine(self.s, self.y, rows, gamma, of_y, of_s, gradient, scale, *piece, direction),
+            chunks(len(gradient)),
+        )
         return direction
+
+
+def _two_loops(s_g, y_g, s_y, y_y) -> tuple[float, np.ndarray, np.ndarray]:
+    """(gamma, a, c): H g = gamma (g - sum a_i y_i) / scale + sum c_i s_i (THESIS 3.3.2).
+
+    From s_g[i] = s_i'g, y_g[i] = y_i'(g / scale), s_y[i, j] = s_i'y_j and y_y[i, j] = y_i'(y_j / scale).
+    """
+    m = len(s_g)
+    a, c = np.zeros(m), np.zeros(m)
+    for i in reversed(range(m)):
+        a[i] = (s_g[i] - s_y[i] @ a) / s_y[i, i]
+    gamma = s_y[-1, -1] / y_y[-1, -1]
+    for i in range(m):
+        c[i] = a[i] - (gamma * (y_g[i] - y_y[i] @ a) + s_y[:, i] @ c) / s_y[i, i]
+    return gamma, a, c
+
+
+@kernel
+def _products(s, y, rows, gradient, scale, lo, hi, out):
+    """The products of `_two_loops` over lo..hi - 1, tile by tile, so that a tile of all pairs stays in the cache."""
+    m = len(rows)
+    scaled = np.empty((m, TILE))
+    for begin in range(lo, hi, TILE):
+        count = np.uint64(min(TILE, hi - begin))
+        at = np.uint64(begin)
+        for i in range(m):
+            for k in range(count):
+                scaled[i, k] = y[rows[i], at + k] / scale[at + k]
+        for i in range(m):
+            total, other = 0.0, 0.0
+            for k in range(count):
+                total += s[rows[i], at + k] * gradient[at + k]
+                other += scaled[i, k] * gradient[at + k]
+            out[0, i] += total
+            out[1, i] += other
+            for j in range(m):
+                total, other = 0.0, 0.0
+                for k in range(count):
+                    total += s[rows[i], at + k] * y[rows[j], at + k]
+                    other += scaled[i, k] * y[rows[j], at + k]
+                out[2 + i, j] += total
+                out[2 + m + i, j] += other
+
+
+@kernel
+def _combine(s, y, rows, gamma, of_y, of_s, gradient, scale, lo, hi, out):
+    """out = gamma (gradient - sum of_y_i y_i) / scale + sum of_s_i s_i over lo..hi - 1."""
+    for begin in range(lo, hi, TILE):
+        count = np.uint64(min(TILE, hi - begin))
+        at = np.uint64(begin)
+        for k in range(count):
+            out[at + k] = gradient[at + k]
+        for i in range(len(rows)):
+            a = of_y[i]
+            for k in range(count):
+                out[at + k] -= a * y[rows[i], at + k]
+        for k in range(count):
+            out[at + k] *= gamma / scale[at + k]
+        for i in range(len(rows)):
+            c = of_s[i]
+            for k in range(count):
+                out[at + k] += c * s[rows[i], at + k]
 
 
 def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, search: Callable) -> Result:
@@ -69,7 +145,7 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
             direction[direction * steepest >= 0.0] = 0.0  # stay in the direction of descent, by coordinate
         found, used = search(objective, penalty, theta, loss, steepest, direction)
         evaluations += used
-        if found is None and inverse.pairs:
+        if found is None and inverse.rows:
             inverse.forget()
             continue
         if found is None:
