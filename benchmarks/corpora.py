@@ -9,10 +9,11 @@ import polars as pl
 from benchmarks.job import Skip
 from engine.data import Dataset, make_dataset
 from engine.layout import observation_kinds
+from engine.lookup import make_vocabulary
 from tasks.params import Ingest
 from tasks.sources.conll import tokens_of
-from tasks.store import sequence_offsets
-from tasks.template import features, grow_vocabulary
+from tasks.store import Shard, arrow_texts, sequence_offsets
+from tasks.template import Labels, features, grow_vocabulary
 from tasks.templates import encode, parse
 
 QUICK = 300  # sequences of a corpus in a quick run
@@ -55,18 +56,13 @@ def read_tokens(data: str, corpus: str, quick: bool) -> tuple[pl.DataFrame, pl.D
 def make_problem(train: pl.DataFrame, test: pl.DataFrame, lines: list[str], drop: pl.Expr | None = None) -> Problem:
     """Features of both parts; observations of the training part where `drop` holds get no weight."""
     templates = parse(lines)
-    expansions = [encode(tokens, templates) for tokens in (train, test)]
-    vocabulary = grow_vocabulary(expansions[0], 1)
+    vocabulary = grow_vocabulary([encode(train, templates)], 1)
     vocabulary = vocabulary if drop is None else vocabulary.filter(~drop)
-    labels = sorted(train["label"].unique().to_list())
-    parts = [
-        _dataset(features(tokens, found, vocabulary, labels))
-        for tokens, found in zip((train, test), expansions, strict=True)
-    ]
+    labels, texts = Labels.of(train["label"].unique()), make_vocabulary(arrow_texts(vocabulary["observation"]))
+    parts = [_dataset(features(tokens, templates, texts, labels)) for tokens in (train, test)]
     observations = vocabulary["observation"].to_list()
-    return Problem(*parts, test["label"].to_list(), labels, observations, observation_kinds(observations), lines)
+    return Problem(*parts, test["label"].to_list(), labels.names, observations, observation_kinds(observations), lines)
 
 
-def _dataset(table: pl.DataFrame) -> Dataset:
-    ids = table.drop("sequence", "label").to_numpy()
-    return make_dataset(ids, table["label"].to_numpy(), sequence_offsets(table["sequence"].to_numpy()))
+def _dataset(shard: Shard) -> Dataset:
+    return make_dataset(shard.observations, shard.labels, sequence_offsets(shard.sequence))

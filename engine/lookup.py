@@ -43,9 +43,9 @@ class Part(NamedTuple):
     nearest: np.ndarray  # int64 [P]
 
 
-def make_vocabulary(texts: list[str]) -> Texts:
-    """The vocabulary of distinct texts, whose ids are their places in the list."""
-    return _number([pa.array(texts, pa.large_string())])[0]
+def make_vocabulary(texts: list[str] | pa.Array) -> Texts:
+    """The vocabulary of distinct texts, whose ids are their places; an Array must be of large_string."""
+    return _number([texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())])[0]
 
 
 def find(vocabulary: Texts, templates: list[Template], columns: list[pa.Array], offsets: np.ndarray) -> np.ndarray:

@@ -190,17 +190,25 @@ def plan(args) -> None:
     figures = planning.main(project.root, project.params)
     if args.json:
         _dump(figures)
-        return
+    else:
+        print(plan_text(figures, project.params.train.max_iterations))
+    planning.check(figures)
+
+
+def plan_text(figures: dict, iterations: int) -> str:
     virtual, needed = figures["virtual_features"], figures["bytes"]
-    print(f"{figures['sequences']:,} sequences, {figures['tokens']:,} positions, {figures['labels']} labels, "
-          f"{figures['observations']:,} observations")  # fmt: skip
-    print(f"features  {virtual['all']:,} possible ({virtual['unigram']:,} unigram, {virtual['start']:,} start, "
-          f"{virtual['bigram']:,} bigram); {figures['features']:,} in the model")  # fmt: skip
-    print("memory    " + f"{needed['all'] / 2**20:,.0f} MiB: "
-          + ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in needed.items() if name != "all"))  # fmt: skip
-    print(f"time      about {figures['seconds_per_iteration']:.2f} s a gradient, "
-          f"{figures['seconds_per_iteration'] * project.params.train.max_iterations:,.0f} s for "
-          f"train.max_iterations = {project.params.train.max_iterations}")  # fmt: skip
+    parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in needed.items() if name != "all")
+    most = "" if figures["exact"] else "at most "
+    seconds = figures["seconds_per_iteration"]
+    return "\n".join([
+        f"{figures['sequences']:,} sequences, {figures['tokens']:,} positions, {figures['labels']} labels, "
+        f"{figures['observations']:,} observations",
+        f"features  {virtual['all']:,} possible ({virtual['unigram']:,} unigram, {virtual['start']:,} start, "
+        f"{virtual['bigram']:,} bigram); {most}{figures['features']:,} in the model",
+        f"memory    {needed['all'] / 2**20:,.0f} MiB of {figures['allowed_bytes'] / 2**20:,.0f} allowed: {parts}",
+        f"time      about {seconds:.2f} s an iteration, {seconds * iterations:,.0f} s for train.max_iterations = "
+        f"{iterations}",
+    ])  # fmt: skip
 
 
 def promote(args) -> None:

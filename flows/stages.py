@@ -61,8 +61,8 @@ STAGES = (
     ),
     Stage(
         "train", "minimise the penalised loss",
-        ("tasks/train.py",), ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE), ("train",),
-        named=("train.initial",),
+        ("tasks/plan.py", "tasks/train.py"), ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE),
+        ("train",), named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
@@ -77,7 +77,7 @@ STAGES = (
         "report", "write the page",
         ("tasks/report.py", "tasks/charts.py", "tasks/page.py", "tasks/assets"),
         (store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
-        (store.REPORT,), tuple(Params().as_dict()),
+        (store.REPORT,), tuple(name for name in Params().as_dict() if name != "memory"),
     ),
 )  # fmt: skip
 

@@ -16,12 +16,12 @@ from tasks.params import Params
 from tasks.progress import Progress
 from tasks.risk import excess_risk
 from tasks.tagging import dataset_of, renumber
-from tasks.template import label_ids
+from tasks.template import Labels
 
 
 def labelled(model: Model, tokens: pl.DataFrame) -> Dataset:
     """The tokens by the templates, vocabulary and labels of a model that was trained elsewhere."""
-    return dataset_of(model, tokens)._replace(labels=label_ids(tokens, model.labels).to_numpy())
+    return dataset_of(model, tokens)._replace(labels=Labels(model.labels, []).ids(tokens))
 
 
 def log_losses(model: Model, data: Dataset) -> np.ndarray:

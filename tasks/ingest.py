@@ -1,6 +1,9 @@
-"""Ingest: a source becomes token tables, split without leakage."""
+"""Ingest: a source becomes token tables, split without leakage, one block of sequences at a time."""
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +13,10 @@ from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Ingest, Params
 from tasks.progress import Progress
-from tasks.sources import Corpus, cmudict, conll, input_columns, simulated
+from tasks.sources import Blocks, Corpus, cmudict, conll, input_columns, simulated
 
 SOURCES = {"cmudict": cmudict.read, "conll": conll.read, "simulated": simulated.read}
+DRAWN = ("dev", "test", "unlabelled")  # parts that are split off the training data where they are not given
 
 
 def input_fractions(tokens: pl.DataFrame, salt: str) -> np.ndarray:
@@ -26,55 +30,91 @@ def input_fractions(tokens: pl.DataFrame, salt: str) -> np.ndarray:
     return (numbers >> np.uint64(11)) / float(1 << 53)
 
 
-def take(tokens: pl.DataFrame, chosen: np.ndarray) -> pl.DataFrame:
-    """The sequences where `chosen` [N] is true, numbered anew."""
-    keep = chosen[tokens["sequence"].to_numpy()]
-    return tokens.filter(pl.Series(keep)).with_columns(pl.col("sequence").rle_id().cast(pl.Int32))
+def take(tokens: pl.DataFrame, chosen: np.ndarray, first: int = 0) -> pl.DataFrame:
+    """The sequences of a block where `chosen` [N] is true, numbered anew from `first`."""
+    keep = chosen[tokens["sequence"].rle_id().to_numpy()]
+    return tokens.filter(pl.Series(keep)).with_columns((pl.col("sequence").rle_id() + first).cast(pl.Int32))
 
 
-def limited(tokens: pl.DataFrame, limit: int | None, seed: int) -> pl.DataFrame:
-    """The `limit` sequences with the smallest hash, in their old order."""
-    fractions = input_fractions(tokens, f"limit{seed}")
-    if limit is None or limit >= len(fractions):
-        return tokens
+def limited(blocks: Blocks, limit: int | None, seed: int) -> tuple[Blocks, int | None]:
+    """The `limit` sequences with the smallest hash, in their old order; how many there were, if some are left out."""
+    if limit is None:
+        return blocks, None
+    fractions = np.concatenate([np.empty(0), *(input_fractions(block, f"limit{seed}") for block in blocks())])
+    if limit >= len(fractions):
+        return blocks, None
     chosen = np.zeros(len(fractions), bool)
     chosen[np.argsort(fractions, kind="stable")[:limit]] = True
-    return take(tokens, chosen)
+
+    def again():
+        begin = first = 0
+        for block in blocks():
+            mine = chosen[begin : begin + block["sequence"].n_unique()]
+            begin += len(mine)
+            yield take(block, mine, first)
+            first += int(mine.sum())
+
+    return again, len(fractions)
 
 
-def split(corpus: Corpus, options: Ingest) -> dict[str, pl.DataFrame]:
-    """train, dev, test, unlabelled: given parts as they are, the others by hash of the input."""
-    tokens = limited(corpus.parts["train"], options.limit, options.seed)
-    fractions = input_fractions(tokens, f"split{options.seed}")
-    parts, low = {}, 0.0
-    for name in ("dev", "test", "unlabelled"):
+def partly_labelled(tokens: pl.DataFrame) -> np.ndarray:
+    """For each sequence whether a label of it is unknown or a set of labels."""
+    partial = pl.col("label").eq("") | pl.col("label").str.contains(store.SET_MARK, literal=True)
+    return tokens.group_by("sequence", maintain_order=True).agg(partial.any().alias("partial"))["partial"].to_numpy()
+
+
+def pieces(corpus: Corpus, options: Ingest) -> Iterator[tuple[str, pl.DataFrame]]:
+    """(part, sequences to append to it): given parts as they are, the others by hash of the input.
+
+    What is only partly labelled is of use for training alone, so it stays there.
+    """
+    bounds, low = {}, 0.0
+    for name in DRAWN:
         high = low + (0.0 if name in corpus.parts else getattr(options, f"{name}_share"))
-        drawn = take(tokens, (low <= fractions) & (fractions < high))
-        parts[name] = corpus.parts.get(name, drawn)
-        low = high
-    parts["train"] = take(tokens, fractions >= low)
-    parts["unlabelled"] = parts["unlabelled"].drop("label", strict=False)
-    for name in ("train", "test"):
-        if parts[name].is_empty():
-            raise EspalierError(f"no sequence is left for {name}: give more data or change the shares in ingest")
-    return parts
+        bounds[name], low = (low, high), high
+    bounds["train"], first = (low, np.inf), Counter()
+    for block in corpus.parts["train"]():
+        fractions = input_fractions(block, f"split{options.seed}")
+        fractions[partly_labelled(block)] = 1.0
+        for name, (low, high) in bounds.items():
+            mine = (low <= fractions) & (fractions < high)
+            piece = take(block, mine, first[name])
+            first[name] += int(mine.sum())
+            yield name, piece.drop("label") if name == "unlabelled" else piece
+    for name in DRAWN:
+        for block in corpus.parts[name]() if name in corpus.parts else ():
+            yield name, block.drop("label", strict=False) if name == "unlabelled" else fully_labelled(block, name)
+
+
+def fully_labelled(block: pl.DataFrame, name: str) -> pl.DataFrame:
+    """A block to measure on, in which every label must be known."""
+    partial = np.flatnonzero(partly_labelled(block))
+    if len(partial):
+        raise EspalierError(
+            f"sequence {block['sequence'][0] + int(partial[0])} of the {name} part is not fully labelled: errors "
+            "cannot be counted there; label it, or move it to the training data"
+        )
+    return block
 
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
-    progress.begin(len(store.SPLITS) + 1, "part")
+    progress.begin(None, "token")
     corpus = SOURCES[params.ingest.source](root, params.ingest)
-    progress.step(note="read")
-    parts = split(corpus, params.ingest)
-    for name in store.SPLITS:
-        store.write_tokens(root, name, parts[name], corpus.info())
-        progress.step(note=name)
-    counts = {name: parts[name]["sequence"].n_unique() for name in store.SPLITS}
-    progress.end(summary(counts, corpus, params.ingest.limit))
-    return counts | {"tokens": sum(len(part) for part in parts.values())} | corpus.notes
+    corpus.parts["train"], available = limited(corpus.parts["train"], params.ingest.limit, params.ingest.seed)
+    counts, tokens = Counter(), 0
+    with ExitStack() as stack:  # the files take their places together, when all are whole
+        writers = {name: stack.enter_context(store.token_writer(root, name, corpus.info())) for name in store.SPLITS}
+        for name, piece in pieces(corpus, params.ingest):
+            writers[name](piece)
+            counts[name] += piece["sequence"].n_unique()
+            tokens += len(piece)
+            progress.step(len(piece), note=name)
+        for name in ("train", "test"):
+            if not counts[name]:
+                raise EspalierError(f"no sequence is left for {name}: give more data or change the shares in ingest")
+    counts = {name: counts[name] for name in store.SPLITS}
+    limit = f" ({params.ingest.limit:,} of {available:,}, ingest.limit)" if available else ""
+    sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    progress.end(f"{sizes} {corpus.nouns['sequence']}s{limit}")
+    return counts | {"tokens": tokens} | corpus.notes
 
-
-def summary(counts: dict[str, int], corpus: Corpus, limit: int | None) -> str:
-    """One line for people: sizes, and what a limit left out."""
-    text = ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {corpus.nouns['sequence']}s"
-    available = corpus.parts["train"]["sequence"].n_unique()
-    return text + (f" ({limit:,} of {available:,}, ingest.limit)" if limit is not None and limit < available else "")

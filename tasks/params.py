@@ -125,8 +125,15 @@ class Promote:
 
 
 @dataclass
+class Memory:
+    limit: float | None = option(
+        None, "GiB that a training may take by its plan; null is what the machine has", "number?", least=0.1
+    )
+
+
+@dataclass
 class Params:
-    """One section for each stage."""
+    """One section for each stage, and what holds for the whole process."""
 
     ingest: Ingest = field(default_factory=Ingest)
     template: Template = field(default_factory=Template)
@@ -135,7 +142,10 @@ class Params:
     evaluate: Evaluate = field(default_factory=Evaluate)
     report: Report = field(default_factory=Report)
     promote: Promote = field(default_factory=Promote)
-    given: ClassVar[tuple[str, ...]] = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
+    memory: Memory = field(default_factory=Memory)
+    given: ClassVar[tuple[str, ...]] = (
+        "ingest", "template", "weigh", "train", "evaluate", "report", "promote", "memory",
+    )  # fmt: skip
     # The sections that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     def as_dict(self) -> dict[str, dict]:

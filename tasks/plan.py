@@ -1,18 +1,29 @@
-"""Plan: features, bytes and seconds of an iteration, before anything is allocated for training."""
+"""The plan: features, memory and time of an iteration, before anything is allocated for training.
+
+Weights are counted over the mapped shards, one after the other. What the engine keeps for
+each position is taken from a sample; the rest follows from sizes.
+"""
 
 import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset, select
+from engine.errors import EspalierError
 from engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
+from engine.scatter import CHUNKS
+from engine.scores import padded
+from engine.seen_counts import SeenCounts
 from tasks import store
 from tasks.params import Params, Train
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
-VECTORS = 24  # of the length of theta that a limited-memory solver keeps at its peak
+# Vectors of the length of theta that a solver keeps at its peak: pairs of steps and slopes, and work.
+VECTORS = {"lbfgs": 26, "owlqn": 26, "pqn": 52, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12, "sgd": 10}
+PROCESS = 300 << 20  # bytes of an interpreter with its packages and compiled kernels
 
 
 def count_features(n_labels: int, kinds: np.ndarray, start: bool) -> dict[str, int]:
@@ -22,48 +33,103 @@ def count_features(n_labels: int, kinds: np.ndarray, start: bool) -> dict[str, i
             "bigram": bigram * n_labels**2}  # fmt: skip
 
 
-def sample(dataset: Dataset, tokens: int = SAMPLE_TOKENS) -> Dataset:
-    """Evenly spaced sequences with about `tokens` positions."""
-    share = max(1, round(len(dataset.labels) / tokens))
-    return select(dataset, np.arange(0, len(dataset.weights), share))
+def sample(shards: list[Dataset], tokens: int = SAMPLE_TOKENS) -> Dataset:
+    """Evenly spaced sequences of all shards with about `tokens` positions."""
+    share = max(1, round(sum(len(shard.labels) for shard in shards) / tokens))
+    parts = [select(shard, np.arange(0, len(shard.weights), share)) for shard in shards]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return parts[0]._replace(
+        observations=np.concatenate([part.observations for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]), offsets=np.append(0, np.cumsum(lengths)),
+        weights=np.concatenate([part.weights for part in parts]),
+    )  # fmt: skip
 
 
-def seconds_per_gradient(dataset: Dataset, layout, options: Train) -> float:
-    """Time of one gradient on a sample, carried over to all positions."""
-    part = sample(dataset)
-    objective, theta = ChainObjective(part, layout, options.sparse), np.zeros(layout.size)
+def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, options: Train) -> tuple[int, bool]:
+    """(weights that training will have, whether that is exact); an upper bound where it is not."""
+    virtual = sum(count_features(n_labels, kinds, options.start).values())
+    if options.pairs == "all":
+        return virtual, True
+    counts = SeenCounts(n_labels, kinds, options.start)
+    for shard in shards:
+        counts.add(shard)
+    return sum(counts.counts.values()), counts.exact
+
+
+def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjective, weights: int, options: Train):
+    """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
+    part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
+    n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
+    composites = objective.composites
+    rows, groups = len(composites.ptr) - 1, composites.ids.shape[1]
+    grown = min(tokens / max(1, part), 4.0)  # distinct sets and combinations: more with more data, but ever more slowly
+    # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
+    each = 4 * columns + 8 + 4 + 12 + 4 * groups + max(4 * columns + 24, 56)
+    sums = int(objective.slots.sum_ptr[-1]) * grown
+    if weights + sums <= (1 << 21):
+        posteriors = CHUNKS * 8 * (weights + sums + rows * grown * width)
+    else:
+        posteriors = tokens * (3 * width * 8 + 8 * columns)
+    return {
+        "process": PROCESS,
+        "features": tokens * each,
+        "vocabulary": 2 * texts + observations * (60 + 24),
+        "posteriors": int(posteriors),
+        "factors": int(grown * (n_sets * width**2 * 8 * 2 + rows * width * 8)),
+        "weights": weights * (8 * VECTORS[options.solver] + (4 if options.pairs == "seen" else 0)),
+    }
+
+
+def seconds_of(objective: ChainObjective, tokens: int, weights: int) -> float:
+    """One iteration: a gradient on the sample carried over to all positions, and the solver's work on vectors."""
+    theta = np.zeros(objective.size)
     objective.value_and_gradient(theta)
     begin = time.perf_counter()
     objective.value_and_gradient(theta)
-    return (time.perf_counter() - begin) * len(dataset.labels) / len(part.labels)
+    gradient = (time.perf_counter() - begin) * tokens / max(1, len(objective.dataset.labels))
+    some = np.ones(min(weights, 1 << 20))
+    begin = time.perf_counter()
+    some += 0.5 * some
+    return gradient + 20 * (time.perf_counter() - begin) * weights / max(1, len(some))
 
 
-def bytes_needed(dataset: Dataset, layout_size: int, n_labels: int, n_sets: int) -> dict[str, int]:
-    """Peak memory of training by its large parts."""
-    tokens, templates = dataset.observations.shape
-    return {
-        "features": tokens * (templates * 4 * 3 + 12),  # ids, their transposed index, labels
-        "posteriors": tokens * n_labels * 8 * 3,  # alpha, v, gamma
-        "factors": n_sets * n_labels**2 * 8 * 4,
-        "weights": layout_size * 8 * VECTORS,
-    }
+def allowed_bytes(params: Params) -> int:
+    """What training may take: memory.limit, or what this machine has."""
+    limit = params.memory.limit
+    return psutil.virtual_memory().total if limit is None else int(limit * 2**30)
 
 
 def main(root: Path, params: Params) -> dict:
     """The plan from the features on disk; `espalier stage template` must have run."""
-    from engine.index import pair_sets
-
-    manifest = store.whole_manifest(root)
-    observations = store.read_vocabulary(root)["observation"].to_list()
-    kinds, n_labels = observation_kinds(observations), len(manifest["labels"])
-    dataset = store.read_dataset(root, "train", manifest)
-    virtual = count_features(n_labels, kinds, params.train.start)
-    layout = make_layout(params.train.pairs, dataset, n_labels, kinds, params.train.start)
-    sets = len(pair_sets(sample(dataset), layout).ptr) - 1
-    needed = bytes_needed(dataset, layout.size, n_labels, sets)
+    manifest, options = store.whole_manifest(root), params.train
+    vocabulary = store.read_vocabulary(root)["observation"]
+    kinds, n_labels = observation_kinds(vocabulary.to_list()), len(manifest["labels"])
+    shards = store.read_shards(root, "train", manifest)
+    tokens = sum(len(shard.labels) for shard in shards)
+    virtual = count_features(n_labels, kinds, options.start)
+    weights, exact = count_weights(shards, n_labels, kinds, options)
+    part = sample(shards)
+    objective = ChainObjective(part, make_layout("seen", part, n_labels, kinds, options.start), options.sparse)
+    texts = int(vocabulary.str.len_bytes().sum())
+    needed = bytes_needed(tokens, len(manifest["columns"]), texts, objective, weights, options)
     return {
-        "sequences": len(dataset.weights), "tokens": len(dataset.labels), "labels": n_labels,
-        "observations": len(observations), "virtual_features": virtual | {"all": sum(virtual.values())},
-        "features": layout.size, "bytes": needed | {"all": sum(needed.values())},
-        "seconds_per_iteration": seconds_per_gradient(dataset, layout, params.train),
+        "sequences": sum(len(shard.weights) for shard in shards), "tokens": tokens, "labels": n_labels,
+        "observations": len(vocabulary), "virtual_features": virtual | {"all": sum(virtual.values())},
+        "features": weights, "exact": exact, "bytes": needed | {"all": sum(needed.values())},
+        "allowed_bytes": allowed_bytes(params), "seconds_per_iteration": seconds_of(objective, tokens, weights),
     }  # fmt: skip
+
+
+def check(figures: dict) -> None:
+    """Refuse a plan that takes more memory than training may."""
+    needed, allowed = figures["bytes"]["all"], figures["allowed_bytes"]
+    if needed <= allowed:
+        return
+    parts = {name: size for name, size in figures["bytes"].items() if name != "all"}
+    largest = max(parts, key=parts.get)
+    raise EspalierError(
+        f"training would take about {needed / 2**30:,.1f} GiB, {largest} most of it ({parts[largest] / 2**30:,.1f} GiB "
+        f"for {figures['features']:,} weights and {figures['tokens']:,} tokens), and memory.limit allows "
+        f"{allowed / 2**30:,.1f}: raise template.min_count, use fewer or narrower templates, set train.pairs: seen, "
+        "take fewer sequences (ingest.limit), or raise memory.limit"
+    )

@@ -58,7 +58,7 @@ SOLVERS = {
     "cg-pr": "conjugate gradient (Polak-Ribière+)", "iis": "improved iterative scaling (IIS)",
     "sgd": "stochastic gradient (SGD)",
 }  # fmt: skip
-NOT_SHOWN = {"promote", "train.threads"}  # what can change neither the model nor this page
+NOT_SHOWN = {"promote", "memory", "train.threads"}  # what can change neither the model nor this page
 
 Trace = list[dict[str, Any]]
 Metrics = dict[str, Any]

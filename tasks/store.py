@@ -8,10 +8,12 @@ import csv
 import hashlib
 import io
 import json
+import mmap
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -41,6 +43,9 @@ DECISION = "reports/decision.html"
 MADE_BY = {"data/tokens": "ingest", "data/features": "template", "data/weights": "weigh", "models": "train",
            "reports": "evaluate"}  # fmt: skip
 TEXT = "large_string"  # as Polars writes texts
+MANIFEST_KEYS = ("templates", "columns", "kinds", "labels", "label_sets", "nouns", "observations", "splits",
+                 "vocabulary_sha256", "data_version")  # fmt: skip
+SET_MARK = "\x1f"  # between the labels of a set in a token table; the empty text is an unknown label
 
 
 @contextmanager
@@ -116,14 +121,42 @@ def read_jsonl(path: Path) -> list[dict]:
         raise _damaged(path, error) from None
 
 
-def write_arrow(path: Path, table: pa.Table | pl.DataFrame, info: dict | None = None) -> None:
-    """One Arrow IPC file in one record batch; `info` becomes JSON metadata."""
-    table = table.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(table, pl.DataFrame) else table
+def arrow_texts(column: pl.Series) -> pa.Array:
+    """A column of texts as the kernels read them: large_string, in one piece."""
+    return column.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _as_table(data: pa.Table | pl.DataFrame, info: dict | None) -> pa.Table:
+    table = data.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(data, pl.DataFrame) else data
     metadata = {"espalier": json.dumps(info, sort_keys=True)} if info is not None else None
-    table = table.replace_schema_metadata(metadata).combine_chunks()
-    with replacing(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
-        with pa.ipc.new_file(sink, table.schema) as writer:
+    return table.replace_schema_metadata(metadata).combine_chunks()
+
+
+@contextmanager
+def arrow_writer(path: Path, info: dict | None = None) -> Iterator[Callable[[pa.Table | pl.DataFrame], None]]:
+    """A function that appends a record batch to an Arrow IPC file, which takes its place when the block ends.
+
+    `info` becomes JSON metadata. The first batch gives the schema; later ones that are empty are left out.
+    """
+    with replacing(path) as temporary, pa.OSFile(str(temporary), "wb") as sink, ExitStack() as stack:
+        writer: pa.ipc.RecordBatchFileWriter | None = None
+
+        def write(data: pa.Table | pl.DataFrame) -> None:
+            nonlocal writer
+            table = _as_table(data, info)
+            if writer is None:
+                writer = stack.enter_context(pa.ipc.new_file(sink, table.schema))
+            elif not len(table):
+                return
             writer.write_table(table)
+
+        yield write
+
+
+def write_arrow(path: Path, table: pa.Table | pl.DataFrame, info: dict | None = None) -> None:
+    """One Arrow IPC file in one record batch."""
+    with arrow_writer(path, info) as write:
+        write(table)
 
 
 def read_arrow(path: Path, columns: dict[str, str] | None = None) -> tuple[pa.Table, dict]:
@@ -134,11 +167,33 @@ def read_arrow(path: Path, columns: dict[str, str] | None = None) -> tuple[pa.Ta
         with pa.memory_map(str(path), "r") as source:
             table = pa.ipc.open_file(source).read_all()
         table.validate(full=True)
-        info = json.loads((table.schema.metadata or {}).get(b"espalier", b"{}"))
+        info = _info(table.schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(path, error) from None
     _check_columns(path, table, columns or {})
     return table, info
+
+
+def _info(schema: pa.Schema) -> dict:
+    return json.loads((schema.metadata or {}).get(b"espalier", b"{}"))
+
+
+def read_batches(path: Path) -> Iterator[tuple[pa.Table, dict]]:
+    """The record batches of a file one by one, each with the metadata; at least one, which may be empty."""
+    if not path.exists():
+        raise _missing(path)
+    try:
+        with pa.OSFile(str(path), "rb") as source:
+            reader = pa.ipc.open_file(source)
+            info = _info(reader.schema)
+            if not reader.num_record_batches:
+                yield reader.schema.empty_table(), info
+            for i in range(reader.num_record_batches):
+                table = pa.Table.from_batches([reader.get_batch(i)])
+                table.validate(full=True)
+                yield table, info
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(path, error) from None
 
 
 def _check_columns(path: Path, table: pa.Table, columns: dict[str, str]) -> None:
@@ -150,19 +205,44 @@ def _check_columns(path: Path, table: pa.Table, columns: dict[str, str]) -> None
             raise _damaged(path, ValueError(f"column {name} has empty fields"))
 
 
+def token_writer(root: Path, split: str, info: dict):
+    """A function that appends sequences to the tokens of a split; see `arrow_writer`."""
+    return arrow_writer(root / TOKENS.format(split), info)
+
+
 def write_tokens(root: Path, split: str, tokens: pl.DataFrame, info: dict) -> None:
-    write_arrow(root / TOKENS.format(split), tokens, info)
+    with token_writer(root, split, info) as write:
+        write(tokens)
+
+
+def _check_tokens(path: Path, split: str, table: pa.Table, info: dict) -> pl.DataFrame:
+    others = [] if split == "unlabelled" else ["label"]
+    inputs = [f"x{i}" for i in range(max(1, table.num_columns - 1 - len(others)))]
+    _check_columns(path, table, {"sequence": "int32"} | dict.fromkeys([*inputs, *others], TEXT))
+    if not isinstance(info, dict) or "nouns" not in info:
+        raise _damaged(path, ValueError("no description of the data in it"))
+    return pl.from_arrow(table)
 
 
 def read_tokens(root: Path, split: str) -> tuple[pl.DataFrame, dict]:
     path = root / TOKENS.format(split)
-    table, info = read_arrow(path, {"sequence": "int32"})
-    others = [] if split == "unlabelled" else ["label"]
-    inputs = [f"x{i}" for i in range(max(1, table.num_columns - 1 - len(others)))]
-    _check_columns(path, table, dict.fromkeys([*inputs, *others], TEXT))
-    if not isinstance(info, dict) or "nouns" not in info:
-        raise _damaged(path, ValueError("no description of the data in it"))
-    return pl.from_arrow(table), info
+    table, info = read_arrow(path)
+    return _check_tokens(path, split, table, info), info
+
+
+def token_blocks(root: Path, split: str) -> Iterator[pl.DataFrame]:
+    """The tokens of a split as they were written, one batch of whole sequences after the other."""
+    path = root / TOKENS.format(split)
+    for table, info in read_batches(path):
+        yield _check_tokens(path, split, table, info)
+
+
+def token_info(root: Path, split: str) -> dict:
+    """What is known about the tokens of a split, without reading them."""
+    path = root / TOKENS.format(split)
+    table, info = next(read_batches(path))
+    _check_tokens(path, split, table[:0], info)
+    return info
 
 
 def file_hash(path: Path) -> str:
@@ -177,7 +257,7 @@ def read_manifest(root: Path) -> dict:
 def whole_manifest(root: Path) -> dict:
     """The manifest, with everything that the stages after `template` rely on."""
     manifest = read_manifest(root)
-    for key in ("templates", "kinds", "labels", "nouns", "observations", "splits", "vocabulary_sha256", "data_version"):
+    for key in MANIFEST_KEYS:
         if not isinstance(manifest, dict) or key not in manifest:
             raise _damaged(root / MANIFEST, ValueError(f"{key} is missing"))
     return manifest
@@ -198,40 +278,90 @@ def sequence_offsets(sequence: np.ndarray) -> np.ndarray:
     return np.append(starts, len(sequence)).astype(np.int64)
 
 
-def write_shards(root: Path, split: str, features: pl.DataFrame, shard_tokens: int) -> list[str]:
-    """Features cut between sequences into shards of about `shard_tokens`; stale shards go away."""
-    offsets = sequence_offsets(features["sequence"].to_numpy())
-    folder, names, begin = root / FEATURES / split, [], 0
-    while begin < len(features) or not names:
-        end = int(offsets[min(np.searchsorted(offsets, begin + shard_tokens), len(offsets) - 1)])
-        names.append(f"{split}/{len(names):05d}.arrow")
-        write_arrow(root / FEATURES / names[-1], features[begin:end])
-        begin = max(end, begin + 1)
-    for path in folder.glob("*.arrow"):
+def shard_name(split: str, number: int) -> str:
+    return f"{split}/{number:05d}.arrow"
+
+
+def remove_stale_shards(root: Path, split: str, names: list[str]) -> None:
+    for path in (root / FEATURES / split).glob("*.arrow"):
         if f"{split}/{path.name}" not in names:
             path.unlink()
-    return names
+
+
+class Shard(NamedTuple):
+    sequence: np.ndarray  # int32 [T]
+    labels: np.ndarray  # int32 [T]
+    observations: np.ndarray  # int32 [T, K]
+
+
+def write_shard(path: Path, shard: Shard) -> None:
+    """A shard of features. The observations of a position lie together, so that a mapped file is an array [T, K]."""
+    flat = pa.array(shard.observations.ravel(), pa.int32())
+    rows = pa.FixedSizeListArray.from_arrays(flat, shard.observations.shape[1])
+    columns = {"sequence": pa.array(shard.sequence), "label": pa.array(shard.labels), "observations": rows}
+    write_arrow(path, pa.table(columns))
+
+
+def read_shard(path: Path, width: int) -> Shard:
+    """A shard of features as arrays over the mapped file: nothing is copied, what is written to them stays private."""
+    if not path.exists():
+        raise _missing(path)
+    try:
+        with path.open("rb") as file:
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        whole = pa.py_buffer(memory)
+        table = pa.ipc.open_file(pa.BufferReader(whole)).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(path, error) from None
+    rows = f"fixed_size_list<item: int32>[{width}]"
+    _check_columns(path, table, {"sequence": "int32", "label": "int32", "observations": rows})
+
+    def mapped(column: str) -> np.ndarray:
+        if not len(table):
+            return np.empty(0, np.int32)
+        (chunk,) = table.column(column).chunks
+        flat = chunk.flatten() if column == "observations" else chunk
+        if flat.null_count:
+            raise ValueError(f"column {column} has empty fields")
+        buffer = flat.buffers()[1]
+        begin = buffer.address - whole.address + 4 * flat.offset if len(flat) else 0
+        return np.frombuffer(memory, np.int32, len(flat), begin)
+
+    try:
+        return Shard(mapped("sequence"), mapped("label"), mapped("observations").reshape(len(table), width))
+    except ValueError as error:
+        raise _damaged(path, error) from None
+
+
+def read_shards(root: Path, split: str, manifest: dict) -> list[Dataset]:
+    """The shards of a split as data sets of their own, over the mapped files."""
+    folder, width = root / FEATURES, len(manifest["columns"])
+    return [_checked(folder / name, manifest, read_shard(folder / name, width))
+            for name in manifest["splits"][split]["shards"]]  # fmt: skip
 
 
 def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | None = None) -> Dataset:
-    """All shards of a split as the engine's flat arrays."""
-    templates = [f"t{i:02d}" for i in range(len(manifest["templates"]))]
-    wanted = {"sequence": "int32", "label": "int32"} | dict.fromkeys(templates, "int32")
-    tables = [read_arrow(root / FEATURES / name, wanted)[0] for name in manifest["splits"][split]["shards"]]
-    table = pa.concat_tables(tables)
-    observations = np.empty((table.num_rows, len(templates)), np.int32)
-    for i, name in enumerate(templates):
-        observations[:, i] = table.column(name).to_numpy()
-    labels, sequence = table.column("label").to_numpy(), table.column("sequence").to_numpy()
-    limit = manifest["observations"]
-    if len(observations) and not (-1 <= observations.min() and observations.max() < limit):
-        raise _damaged(root / FEATURES / split, ValueError(f"an observation id outside 0..{limit - 1}"))
-    if len(labels) and not (-1 <= labels.min() and labels.max() < len(manifest["labels"])):
-        raise _damaged(root / FEATURES / split, ValueError(f"a label id outside 0..{len(manifest['labels']) - 1}"))
+    """All shards of a split as the engine's flat arrays; a single shard is mapped, several are put together."""
+    folder, width = root / FEATURES, len(manifest["columns"])
+    shards = [read_shard(folder / name, width) for name in manifest["splits"][split]["shards"]]
+    whole = Shard(*(parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*shards, strict=True)))
+    return _checked(folder / split, manifest, whole, weights)
+
+
+def _checked(path: Path, manifest: dict, shard: Shard, weights: np.ndarray | None = None) -> Dataset:
+    """The data set of a shard whose ids are within what the manifest says."""
+    sequence, labels, observations = shard
+    limit, names, sets = manifest["observations"], manifest["labels"], manifest["label_sets"]
+    if observations.size and not (-1 <= observations.min() and observations.max() < limit):
+        raise _damaged(path, ValueError(f"an observation id outside 0..{limit - 1}"))
+    if len(labels) and not (-1 - len(sets) <= labels.min() and labels.max() < len(names)):
+        raise _damaged(path, ValueError(f"a label id outside 0..{len(names) - 1}"))
+    members = np.array([[name in one for name in names] for one in sets], bool).reshape(len(sets), len(names))
     try:
-        return make_dataset(observations, labels, sequence_offsets(sequence), weights)
+        return make_dataset(observations, labels, sequence_offsets(sequence), weights, members if len(sets) else None)
     except EspalierError as error:
-        raise EspalierError(f"{root / FEATURES / split}: {error}") from None
+        raise EspalierError(f"{path}: {error}") from None
 
 
 def read_weights(root: Path) -> np.ndarray:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from engine import decode, lookup
 from engine.data import Dataset, make_dataset
@@ -39,7 +38,7 @@ def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
     names = input_columns(tokens)
     check_columns(templates, len(names))
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
-    columns = [tokens[name].cast(pl.String).to_arrow().cast(pa.large_string()) for name in names]
+    columns = [store.arrow_texts(tokens[name]) for name in names]
     return make_dataset(lookup.find(model.vocabulary, templates, columns, offsets), None, offsets)
 
 

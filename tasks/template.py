@@ -1,28 +1,40 @@
-"""Template: token tables become integer features; the vocabulary grows on train and is locked there."""
+"""Template: token tables become integer features; the vocabulary grows on train and is locked there.
+
+Two passes over blocks of tokens: the first counts the observations of the training data,
+the second numbers those of all parts. Memory is that of one block and of the vocabulary.
+"""
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from engine import lookup
+from engine.data import FIRST_SET, UNKNOWN
 from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.sources import input_columns
-from tasks.templates import Expansion, check_columns, encode, parse
+from tasks.templates import Expansion, Template, check_columns, encode, parse
+
+MERGE = 1_000_000  # counts of blocks that are kept apart at least, before they are added up
 
 
-def grow_vocabulary(expansions: list[Expansion], min_count: int) -> pl.DataFrame:
+def grow_vocabulary(blocks: Iterable[list[Expansion]], min_count: int) -> pl.DataFrame:
     """Observations of the training data: frequent ones first within the first template that yields them."""
-    parts = [
-        pl.DataFrame({"observation": texts, "count": np.bincount(codes, minlength=len(texts))})
-        .with_columns(template=pl.lit(i, pl.Int16)) for i, (codes, texts) in enumerate(expansions)
-    ]  # fmt: skip
+    merged, waiting = _counts([]), []
+    for expansions in blocks:
+        waiting.append(_counts(expansions))
+        if sum(map(len, waiting)) > max(MERGE, len(merged)):
+            merged, waiting = _added([merged, *waiting]), []
     vocabulary = (
-        pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
-        .filter(pl.col("count") >= min_count)
+        _added([merged, *waiting]).filter(pl.col("count") >= min_count)
         .sort("template", "count", "observation", descending=[False, True, False])
     )  # fmt: skip
     if vocabulary.is_empty():
@@ -30,29 +42,70 @@ def grow_vocabulary(expansions: list[Expansion], min_count: int) -> pl.DataFrame
     return vocabulary
 
 
-def look_up(expansions: list[Expansion], vocabulary: pl.DataFrame) -> pl.DataFrame:
-    """Ids of the observations (t00, t01, …), -1 for what the locked vocabulary does not hold."""
-    ids = vocabulary.select("observation").with_row_index("id").with_columns(pl.col("id").cast(pl.Int32))
-    texts = pl.concat([expansion.texts for expansion in expansions])
-    found = texts.alias("observation").to_frame().join(ids, on="observation", how="left", maintain_order="left")
-    found, columns, begin = found["id"].fill_null(-1).to_numpy(), [], 0
-    for i, (codes, texts) in enumerate(expansions):
-        columns.append(pl.Series(f"t{i:02d}", found[begin : begin + len(texts)][codes]))
-        begin += len(texts)
-    return pl.DataFrame(columns)
+def _counts(expansions: list[Expansion]) -> pl.DataFrame:
+    """How often each observation occurs in a block, and the first template that yields it."""
+    schema = {"observation": pl.String, "template": pl.Int16, "count": pl.Int64}
+    parts = [
+        pl.DataFrame({"observation": texts, "template": i, "count": np.bincount(codes, minlength=len(texts))},
+                     schema_overrides=schema) for i, (codes, texts) in enumerate(expansions)
+    ]  # fmt: skip
+    return _added([pl.DataFrame(schema=schema), *parts])
 
 
-def label_ids(tokens: pl.DataFrame, labels: list[str]) -> pl.Series:
-    """Ids of the labels, -1 for unknown ones and for unlabelled data."""
-    if "label" not in tokens.columns:
-        return pl.Series("label", np.full(len(tokens), -1, np.int32))
-    return tokens["label"].replace_strict(labels, range(len(labels)), default=-1, return_dtype=pl.Int32)
+def _added(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
 
 
-def features(tokens: pl.DataFrame, expansions: list[Expansion], vocabulary: pl.DataFrame, labels: list[str]):
-    """The feature table of a split: sequence, label, t00, t01, …"""
-    ids = look_up(expansions, vocabulary)
-    return pl.DataFrame([tokens["sequence"], label_ids(tokens, labels)]).hstack(ids)
+class Labels(NamedTuple):
+    """The labels of the training data in order, and the sets of them that stand for a label there."""
+
+    names: list[str]
+    sets: list[list[str]]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Labels":
+        texts = set(texts)
+        sets = sorted(text.split(store.SET_MARK) for text in texts if store.SET_MARK in text)
+        return cls(sorted({name for text in texts for name in text.split(store.SET_MARK) if name}), sets)
+
+    def ids(self, tokens: pl.DataFrame) -> np.ndarray:
+        """int32 [T]: a label's place, UNKNOWN for one that training has not seen, FIRST_SET - s for set s."""
+        if "label" not in tokens.columns:
+            return np.full(len(tokens), UNKNOWN, np.int32)
+        known = [*self.names, *(store.SET_MARK.join(one) for one in self.sets)]
+        codes = [*range(len(self.names)), *(FIRST_SET - s for s in range(len(self.sets)))]
+        return tokens["label"].replace_strict(known, codes, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
+
+
+def features(tokens: pl.DataFrame, templates: list[Template], vocabulary: lookup.Texts, labels: Labels) -> store.Shard:
+    """The features of a block of whole sequences, by the locked vocabulary."""
+    sequence = tokens["sequence"].to_numpy()
+    columns = [store.arrow_texts(tokens[name]) for name in input_columns(tokens)]
+    ids = lookup.find(vocabulary, templates, columns, store.sequence_offsets(sequence))
+    return store.Shard(sequence, labels.ids(tokens), ids)
+
+
+def rebatched(blocks: Iterable[store.Shard], tokens: int) -> Iterator[store.Shard]:
+    """The same sequences in shards that end with the first sequence at or after so many tokens; at least one shard."""
+    waiting, count = [], 0
+    for block in blocks:
+        waiting.append(block)
+        if sum(len(part.labels) for part in waiting) < tokens:
+            continue
+        whole = _joined(waiting)
+        offsets, begin = store.sequence_offsets(whole.sequence), 0
+        while len(whole.labels) - begin >= tokens:
+            end = int(offsets[np.searchsorted(offsets, begin + tokens)])
+            yield store.Shard(*(array[begin:end] for array in whole))
+            begin, count = end, count + 1
+        waiting = [store.Shard(*(array[begin:] for array in whole))]
+    rest = _joined(waiting)
+    if len(rest.labels) or not count:
+        yield rest
+
+
+def _joined(shards: list[store.Shard]) -> store.Shard:
+    return store.Shard(*(np.concatenate(parts) for parts in zip(*shards, strict=True)))
 
 
 def data_version(root: Path) -> str:
@@ -64,28 +117,45 @@ def data_version(root: Path) -> str:
 
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
-    progress.begin(len(store.SPLITS) + 1, "part")
-    templates = parse(params.template.lines)
-    parts = {split: store.read_tokens(root, split)[0] for split in store.SPLITS}
-    train, info = store.read_tokens(root, "train")
-    for tokens in parts.values():
-        check_columns(templates, len(input_columns(tokens)))
-    expansions = {split: encode(tokens, templates) for split, tokens in parts.items()}
-    vocabulary = grow_vocabulary(expansions["train"], params.template.min_count)
-    labels = sorted(train["label"].unique().to_list())
-    progress.step(note=f"{len(vocabulary):,} observations")
-    tables = {split: features(tokens, expansions[split], vocabulary, labels) for split, tokens in parts.items()}
-    splits = {}
-    for split, tokens in parts.items():  # nothing is written before all is computed
-        shards = store.write_shards(root, split, tables[split], params.template.shard_tokens)
-        splits[split] = {"sequences": tokens["sequence"].n_unique(), "tokens": len(tokens), "shards": shards}
-        progress.step(note=split)
+    progress.begin(None, "token")
+    templates, info = parse(params.template.lines), store.token_info(root, "train")
+    label_texts: set[str] = set()
+
+    def blocks(split: str, note: str) -> Iterator[pl.DataFrame]:
+        for tokens in store.token_blocks(root, split):
+            check_columns(templates, len(input_columns(tokens)))
+            yield tokens
+            progress.step(len(tokens), note=note)
+
+    def counted() -> Iterator[list[Expansion]]:
+        for tokens in blocks("train", "counting"):
+            label_texts.update(tokens["label"].unique())
+            yield encode(tokens, templates)
+
+    vocabulary = grow_vocabulary(counted(), params.template.min_count)
+    labels = Labels.of(label_texts)
+    if not labels.names:
+        raise EspalierError("no token of the training data has a known label: label some, or check ingest.unknown")
+    texts, splits = lookup.make_vocabulary(store.arrow_texts(vocabulary["observation"])), {}
+    with ExitStack() as stack:  # shards take their places when all are written
+        for split in store.SPLITS:
+            numbered = (features(tokens, templates, texts, labels) for tokens in blocks(split, split))
+            sizes, shards = Counter(), []
+            for shard in rebatched(numbered, params.template.shard_tokens):
+                shards.append(store.shard_name(split, len(shards)))
+                store.write_shard(stack.enter_context(store.replacing(root / store.FEATURES / shards[-1])), shard)
+                sizes["tokens"] += len(shard.labels)
+                sizes["sequences"] += len(store.sequence_offsets(shard.sequence)) - 1
+            splits[split] = {"sequences": sizes["sequences"], "tokens": sizes["tokens"], "shards": shards}
+    for split in store.SPLITS:
+        store.remove_stale_shards(root, split, splits[split]["shards"])
     store.write_arrow(root / store.VOCABULARY, vocabulary.select("observation", "template", "count"))
     manifest = {
-        "templates": [t.line for t in templates], "kinds": [t.kind for t in templates], "labels": labels,
-        "nouns": info["nouns"], "observations": len(vocabulary), "splits": splits,
+        "templates": [t.line for t in templates], "columns": list(range(len(templates))),
+        "kinds": [t.kind for t in templates], "labels": labels.names, "label_sets": labels.sets, "nouns": info["nouns"],
+        "observations": len(vocabulary), "splits": splits,
         "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
     }  # fmt: skip
     store.write_json(root / store.MANIFEST, manifest)
-    progress.end(f"{len(templates)} templates, {len(vocabulary):,} observations, {len(labels)} labels")
-    return {"templates": len(templates), "observations": len(vocabulary), "labels": len(labels)}
+    progress.end(f"{len(templates)} templates, {len(vocabulary):,} observations, {len(labels.names)} labels")
+    return {"templates": len(templates), "observations": len(vocabulary), "labels": len(labels.names)}

@@ -16,7 +16,7 @@ from engine.model import Model
 from engine.monitor import STOP_REASONS, Result
 from engine.penalty import ElasticNet
 from engine.solvers import SOLVERS, minimise
-from tasks import store
+from tasks import plan, store
 from tasks.params import Params, Train
 from tasks.progress import Progress
 
@@ -76,6 +76,7 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     options, manifest = params.train, store.whole_manifest(root)
     threads.set_threads(options.threads)
+    plan.check(plan.main(root, params))
     progress.begin(options.max_iterations, "iteration")
     weights, sequences = store.read_weights(root), manifest["splits"]["train"]["sequences"]
     if len(weights) != sequences:

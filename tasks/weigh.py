@@ -44,9 +44,10 @@ def effective_sample_size(weights: np.ndarray) -> float:
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
-def informative_columns(lines: list[str]) -> list[int]:
-    """Templates whose value depends on the input; a constant says nothing about a bag."""
-    return [i for i, template in enumerate(parse(lines)) if template.macros]
+def informative_columns(manifest: dict) -> list[int]:
+    """Columns of features whose template depends on the input; a constant says nothing about a bag."""
+    templates = parse(manifest["templates"])
+    return [i for i, of in enumerate(manifest["columns"]) if templates[of].macros]
 
 
 def describe(mixture: Mixture, k: int, vocabulary: pl.DataFrame) -> list[list[str]]:
@@ -104,7 +105,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     weights, labelled = np.ones(size), np.zeros(size, np.int32)
     found = {"clusters": [], "jensen_shannon": None, "pool_without_label_share": None}
     if options.clusters and manifest["splits"]["unlabelled"]["tokens"]:
-        pool, columns = store.read_dataset(root, "unlabelled", manifest), informative_columns(manifest["templates"])
+        pool, columns = store.read_dataset(root, "unlabelled", manifest), informative_columns(manifest)
         narrow = [data._replace(observations=data.observations[:, columns]) for data in (train, pool)]
         mixture, labelled, assigned = cluster(*narrow, manifest["observations"], options)
         k = len(mixture.log_weights)

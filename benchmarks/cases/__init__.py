@@ -61,6 +61,7 @@ CASES = {
     ),
     "rich": Case("rich:rows", "a gradient in 3 s, in 1 s with 95 % of the weights zero, in 3 GiB"),
     "ngram5": Case("ngram5:rows", "20 sweeps over 100 million features in 5 minutes and 4 GiB, error at most 7 %"),
+    "corpus": Case("corpus:rows", "CoNLL-2000 from gz text to features in 1 s; 50 million tokens within 4 GiB"),
     "tag": Case("tag:rows", "1,000,000 tokens a second from features, 300,000 from text"),
     "scaling": Case("scaling:rows", "linear in tokens; below quadratic in labels when bigram weights are sparse"),
     "coldstart": Case("coldstart:rows", "import in 1 s, first fit in 3 s, first fit ever in 60 s"),

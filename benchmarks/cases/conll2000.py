@@ -40,7 +40,7 @@ FIRST, LAST = "Uw[-1]=_B-1", "Uw[1]=_B+1"  # what CRFsuite's example calls __BOS
 
 
 def rows(context: Context) -> Iterator[dict]:
-    yield from _compare(context, ("pqn", "lbfgs"))
+    yield from _compare(context, ("lbfgs",))
     yield from _gradients_of_wapiti(context)
 
 

@@ -1,15 +1,19 @@
-"""Sources of data: each yields sequences as a token table, with what is known about them."""
+"""Sources of data: each yields sequences as token tables, block by block, with what is known about them."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import polars as pl
+
+# Called once for each pass over the data. A block holds whole sequences; `sequence` numbers on through the blocks.
+Blocks = Callable[[], Iterable[pl.DataFrame]]
 
 
 @dataclass
 class Corpus:
     """Tokens of one or more parts; `parts["train"]` is split further where dev or test are missing."""
 
-    parts: dict[str, pl.DataFrame]  # sequence int32, x0, x1, …, label (absent in unlabelled)
+    parts: dict[str, Blocks]  # sequence int32, x0, x1, …, label (absent in unlabelled)
     source: str
     nouns: dict[str, str]
     truth: dict | None = None
@@ -17,6 +21,11 @@ class Corpus:
 
     def info(self) -> dict:
         return {"source": self.source, "nouns": self.nouns, "truth": self.truth}
+
+
+def in_one_block(tokens: pl.DataFrame) -> Blocks:
+    """A part that is in memory as a whole."""
+    return lambda: [tokens]
 
 
 def input_columns(tokens: pl.DataFrame) -> list[str]:

@@ -14,7 +14,7 @@ import polars as pl
 from engine.align import Words, align
 from engine.errors import EspalierError
 from tasks.params import Ingest
-from tasks.sources import Corpus
+from tasks.sources import Corpus, in_one_block
 
 NOUNS = {"token": "letter", "label": "phoneme", "sequence": "word"}
 SPELLING = re.compile(r"[a-z]+")
@@ -76,4 +76,4 @@ def read(root: Path, options: Ingest) -> Corpus:
         }
     ).with_columns(pl.col("sequence").rle_id().cast(pl.Int32))
     notes = {"words": len(words), "aligned": int(alignment.aligned.sum())}
-    return Corpus({"train": tokens}, "cmudict", NOUNS, notes=notes)
+    return Corpus({"train": in_one_block(tokens)}, "cmudict", NOUNS, notes=notes)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine.errors import EspalierError
 from tasks.params import Ingest
-from tasks.sources import Corpus
+from tasks.sources import Corpus, in_one_block
 
 BLANKS = " \t"  # other white space, such as a no-break space, may be a token
 NOUNS = {"token": "token", "label": "label", "sequence": "sequence"}
@@ -127,10 +127,10 @@ def read(root: Path, options: Ingest) -> Corpus:
     """The corpus of the files that the parameters name."""
     if not options.path:
         raise EspalierError("ingest.path is null: name the labelled file that the conll source reads")
-    parts = {"train": tokens_of(root / options.path, options, labelled=True)}
-    inputs = len(parts["train"].columns) - 2
+    train = tokens_of(root / options.path, options, labelled=True)
+    parts = {"train": in_one_block(train)}
     for split in ("dev", "test", "unlabelled"):
         path = getattr(options, f"{split}_path")
         if path:
-            parts[split] = tokens_of(root / path, options, split != "unlabelled", inputs)
+            parts[split] = in_one_block(tokens_of(root / path, options, split != "unlabelled", len(train.columns) - 2))
     return Corpus(parts, f"conll:{Path(options.path).name}", NOUNS)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tasks.params import Ingest
-from tasks.sources import Corpus
+from tasks.sources import Corpus, in_one_block
 
 NOUNS = {"token": "symbol", "label": "state", "sequence": "sequence"}
 LENGTH, DEFAULT_SEQUENCES = 5, 1000
@@ -63,7 +63,7 @@ def read(root, options: Ingest) -> Corpus:
     sizes = {name: round(total * share) for name, share in shares.items()}
     sizes["train"] = max(0, total - sum(sizes.values()))
     parts = {
-        name: tokens_of(model, *draw(model, sizes[name], [options.seed, index]))
+        name: in_one_block(tokens_of(model, *draw(model, sizes[name], [options.seed, index])))
         for index, name in enumerate(("train", "dev", "test", "unlabelled"))
     }
     return Corpus(parts, "simulated", NOUNS, truth=model)

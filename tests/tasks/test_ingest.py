@@ -23,11 +23,19 @@ VALUES = st.text(min_size=1, max_size=2)
 FIVE_SIGMA = 5.0  # a fair split is further off once in two million draws; the draws here are fixed
 
 
-def corpus_of(sequences, **parts):
+def in_blocks(tokens, size):
+    """A part in blocks of `size` sequences, or in one."""
+    numbers = tokens["sequence"].to_numpy()
+    starts = range(0, max(1, tokens["sequence"].n_unique()), size or max(1, len(tokens)))
+    return lambda: [
+        tokens.filter((numbers >= a) & (numbers < a + (size or len(tokens) + 1))) for a in starts
+    ]
+
+
+def corpus_of(sequences, size=None, **parts):
     """A corpus of (input rows, labels) pairs."""
-    return Corpus(
-        {"train": table_of(sequences)} | {name: table_of(part) for name, part in parts.items()}, "hand", NOUNS
-    )
+    tables = {"train": sequences} | parts
+    return Corpus({name: in_blocks(table_of(part), size) for name, part in tables.items()}, "hand", NOUNS)
 
 
 def table_of(sequences):
@@ -61,8 +69,21 @@ def inputs(part):
     return [tuple(rows) for rows in found.values()]
 
 
-def split(sequences, **options):
-    return ingest.split(corpus_of(sequences), Ingest(**({"limit": None} | options)))
+def parts_of(corpus, options):
+    """The four parts as whole tables, as the stage writes them."""
+    found = {name: [] for name in store.SPLITS}
+    corpus.parts["train"], _ = ingest.limited(corpus.parts["train"], options.limit, options.seed)
+    for name, piece in ingest.pieces(corpus, options):
+        found[name].append(piece)
+    return {name: pl.concat(pieces) for name, pieces in found.items()}
+
+
+def split(sequences, size=None, **options):
+    return parts_of(corpus_of(sequences, size), Ingest(**({"limit": None} | options)))
+
+
+def limited(sequences, limit, seed, size=None):
+    return pl.concat(ingest.limited(in_blocks(table_of(sequences), size), limit, seed)[0]())
 
 
 # ---- the hash
@@ -168,14 +189,14 @@ def test_a_larger_share_of_the_last_part_keeps_the_earlier_ones():
 
 def test_given_parts_are_taken_as_they_are():
     sequences, test, dev = words(100), [word("xyz", "T")], [word("uvw", "D"), word("uvw", "E")]
-    parts = ingest.split(corpus_of(sequences, test=test, dev=dev), Ingest(limit=None, unlabelled_share=0.0))
+    parts = parts_of(corpus_of(sequences, test=test, dev=dev), Ingest(limit=None, unlabelled_share=0.0))
     assert parts["test"].equals(table_of(test)) and parts["dev"].equals(table_of(dev))
     assert parts["train"].equals(table_of(sequences))
     assert parts["unlabelled"].is_empty() and parts["unlabelled"].columns == ["sequence", "x0"]
 
 
 def test_a_given_unlabelled_part_loses_labels_it_may_have():
-    parts = ingest.split(corpus_of(words(50), unlabelled=[word("xyz", "secret")]), Ingest(limit=None))
+    parts = parts_of(corpus_of(words(50), unlabelled=[word("xyz", "secret")]), Ingest(limit=None))
     assert parts["unlabelled"].columns == ["sequence", "x0"]
 
 
@@ -184,22 +205,19 @@ def test_a_given_unlabelled_part_loses_labels_it_may_have():
 
 def test_the_limit_takes_the_smallest_hashes_in_the_old_order():
     sequences = words(100)
-    tokens = table_of(sequences)
-    everything = inputs(tokens)
+    everything = inputs(table_of(sequences))
     smallest = sorted(everything, key=lambda rows: fraction(rows, "limit3"))[:20]
-    assert inputs(ingest.limited(tokens, 20, seed=3)) == [rows for rows in everything if rows in smallest]
+    assert inputs(limited(sequences, 20, seed=3)) == [rows for rows in everything if rows in smallest]
 
 
 def test_a_smaller_limit_is_part_of_a_larger_one():
-    tokens = table_of(words(100))
-    small, large = (set(inputs(ingest.limited(tokens, limit, 0))) for limit in (20, 50))
+    small, large = (set(inputs(limited(words(100), limit, 0))) for limit in (20, 50))
     assert small < large
 
 
 @pytest.mark.parametrize("limit", [None, 100, 1000])
 def test_a_limit_that_does_not_bite_changes_nothing(limit):
-    tokens = table_of(words(100))
-    assert ingest.limited(tokens, limit, 0).equals(tokens)
+    assert limited(words(100), limit, 0).equals(table_of(words(100)))
 
 
 def test_the_limit_and_the_split_draw_independently():
@@ -229,15 +247,47 @@ def test_sequences_are_taken_whole_and_numbered_anew():
         ({"dev_share": 0.33, "test_share": 0.33, "unlabelled_share": 0.339}, "train"),
     ],
 )
-def test_nothing_left_is_refused(options, missing):
+def test_nothing_left_is_refused(tmp_path, options, missing):
+    params = conll_project(tmp_path, "".join(f"{letter} X\n\n" for letter in "abcdefghijkl"), **options)
+    before = tree(tmp_path)
     with pytest.raises(EspalierError, match=f"no sequence is left for {missing}: give more data or change the shares"):
-        split(words(12), **options)
+        ingest.main(tmp_path, params, Progress())
+    assert tree(tmp_path) == before
 
 
-def conll_project(root, text):
+@pytest.mark.parametrize("size", [1, 7, 50])
+@pytest.mark.parametrize("limit", [None, 60])
+def test_blocks_of_any_size_give_the_same_parts(size, limit):
+    sequences = words(150)
+    whole, blocks = (split(sequences, size=one, limit=limit) for one in (None, size))
+    assert all(whole[name].equals(blocks[name]) for name in store.SPLITS)
+
+
+# ---- partly labelled sequences
+
+
+def test_what_is_partly_labelled_stays_in_the_training_data():
+    sequences = words(200)
+    for _, labels in sequences[::4]:
+        labels[-1] = "" if len(labels) % 2 else "L1\x1fL2"
+    partial = {tuple(map(tuple, x)) for x, _ in sequences[::4]}
+    parts, before = split(sequences), split(words(200))
+    assert partial <= set(inputs(parts["train"]))
+    for name in ("dev", "test", "unlabelled"):
+        assert inputs(parts[name]) == [rows for rows in inputs(before[name]) if rows not in partial]
+
+
+def test_a_given_test_part_must_be_fully_labelled():
+    test = [word("xyz", "T"), word("uv", "")]
+    with pytest.raises(EspalierError, match="sequence 1 of the test part is not fully labelled: .* label it, or move"):
+        parts_of(corpus_of(words(20), test=test), Ingest(limit=None))
+
+
+def conll_project(root, text, **options):
     (root / "some.conll").write_text(text)
     params = Params()
-    params.ingest = Ingest(source="conll", path="some.conll", limit=None, dev_share=0.2, test_share=0.2)
+    shares = {"dev_share": 0.2, "test_share": 0.2} | options
+    params.ingest = Ingest(source="conll", path="some.conll", limit=None, **shares)
     return params
 
 

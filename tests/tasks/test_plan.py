@@ -1,14 +1,17 @@
 """The plan: counts that training then has, and memory that is not less than what the arrays take."""
 
 import numpy as np
+import psutil
 import pytest
 from stage_runs import run_stages, small_params, tree
 
-from engine.data import make_dataset
+from engine import seen_counts
+from engine.data import make_dataset, select
 from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds
+from engine.layout import dense_layout, observation_kinds, seen_layout
 from engine.model import Model
 from tasks import plan, store
+from tasks.params import Train
 
 
 @pytest.mark.parametrize("start", [True, False])
@@ -43,24 +46,58 @@ def test_a_plan_writes_nothing(project):
     assert tree(project) == before
 
 
-def test_memory_is_the_sum_of_its_parts_and_grows_with_the_data():
-    def data(tokens, columns):
-        return make_dataset(np.zeros((tokens, columns), np.int32), np.zeros(tokens, np.int32), np.array([0, tokens]))
-
-    small, large = (plan.bytes_needed(data(n, 3), 100, 5, 2) for n in (10, 1000))
-    assert large["features"] == 100 * small["features"] and large["weights"] == small["weights"]
-    dataset = data(1000, 3)
-    assert large["features"] >= dataset.observations.nbytes + dataset.labels.nbytes
-    assert large["posteriors"] >= 3 * 1000 * 5 * 8 and large["factors"] >= 2 * 25 * 8 and large["weights"] >= 100 * 8
+def shards_of(observations, labels, lengths, cuts):
+    """A data set cut into shards before these sequences."""
+    whole = make_dataset(observations, labels, np.append(0, np.cumsum(lengths)))
+    return [select(whole, part) for part in np.split(np.arange(len(lengths)), cuts)]
 
 
-def test_a_sample_is_spread_over_the_data_and_of_about_the_size_asked_for():
-    dataset = make_dataset(np.arange(1000, dtype=np.int32)[:, None], np.zeros(1000), np.arange(0, 1001, 5))
-    part = plan.sample(dataset, 100)
+@pytest.mark.parametrize("most_bits", [seen_counts.MOST_BITS, 0])
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("kinds", ["UUUUU", "BBBBB", "U*B*U"])
+def test_weights_are_counted_without_a_layout(monkeypatch, kinds, start, most_bits):
+    monkeypatch.setattr(seen_counts, "MOST_BITS", most_bits)
+    random, lengths = np.random.default_rng(0), np.array([3, 1, 5, 2, 2, 7])
+    observations = random.integers(-1, 5, (lengths.sum(), 3))
+    shards = shards_of(observations, random.integers(0, 3, lengths.sum()), lengths, [2, 3])
+    codes, options = observation_kinds(list(kinds)), Train(pairs="seen", start=start)
+    whole = shards_of(observations, np.concatenate([s.labels for s in shards]), lengths, [])[0]
+    found, exact = plan.count_weights(shards, 3, codes, options)
+    expected = seen_layout(whole, 3, codes, start).size
+    assert (found == expected) if exact else (found >= expected)
+    assert exact == (most_bits > 0)
+
+
+def test_weights_of_partial_labels_are_counted():
+    sets = np.array([[True, False, True]])
+    data = make_dataset(np.zeros((4, 1), np.int32), np.array([0, -1, -2, 1]), np.array([0, 4]), label_sets=sets)
+    codes = observation_kinds(["*"])
+    assert plan.count_weights([data], 3, codes, Train(pairs="seen"))[0] == seen_layout(data, 3, codes).size
+
+
+def test_a_sample_is_spread_over_the_shards_and_of_about_the_size_asked_for():
+    shards = shards_of(np.arange(1000)[:, None], np.zeros(1000), np.full(200, 5), [70, 150])
+    part = plan.sample(shards, 100)
     assert 50 <= len(part.labels) <= 200
     assert part.observations.min() < 100 and part.observations.max() > 900
-    whole = plan.sample(dataset, 10_000)
-    assert len(whole.labels) == 1000
+    assert part.offsets[-1] == len(part.labels) and len(part.weights) == len(part.offsets) - 1
+    assert len(plan.sample(shards, 10_000).labels) == 1000
+
+
+def test_a_plan_above_the_limit_is_refused_before_training(project):
+    before, params = tree(project), small_params()
+    params.memory.limit = 0.1
+    with pytest.raises(EspalierError, match=r"training would take about .* GiB.*memory.limit allows 0.1: raise"):
+        run_stages(project, params, "train")
+    assert tree(project) == before
+    with pytest.raises(EspalierError, match="process most of it"):
+        plan.check(plan.main(project, params))
+
+
+def test_without_a_limit_the_machine_is_the_limit(project):
+    found = plan.main(project, small_params())
+    assert found["allowed_bytes"] == psutil.virtual_memory().total
+    plan.check(found)
 
 
 def test_a_plan_needs_features(tmp_path):

@@ -299,23 +299,46 @@ def edit(path, change):
     store.write_arrow(path, change(pl.from_arrow(table)), info or None)
 
 
+def with_observation(value, column):
+    """The features with this id in a column of the second position."""
+
+    def change(table):
+        rows = table["observations"].to_list()
+        rows[1][column] = value
+        return table.with_columns(observations=pl.Series(rows, dtype=table.schema["observations"]))
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda t: t.with_columns(t00=pl.lit(12, pl.Int32)), "an observation id outside 0..11"),
-        (lambda t: t.with_columns(t01=pl.lit(-2, pl.Int32)), "an observation id outside 0..11"),
+        (with_observation(12, 0), "an observation id outside 0..11"),
+        (with_observation(-2, 1), "an observation id outside 0..11"),
+        (with_observation(None, 0), "column observations has empty fields"),
         (lambda t: t.with_columns(label=pl.lit(6, pl.Int32)), "a label id outside 0..5"),
         (lambda t: t.with_columns(label=pl.lit(-2, pl.Int32)), "a label id outside 0..5"),
-        (lambda t: t.with_columns(t00=pl.lit(None, pl.Int32)), "column t00 has empty fields"),
-        (lambda t: t.drop("t02"), "expected a column t02 of type int32"),
+        (lambda t: t.drop("observations"), "expected a column observations of type fixed_size_list"),
+        (lambda t: t.with_columns(observations=pl.col("observations").arr.to_list()),
+         "expected a column observations of type fixed_size_list"),
         (lambda t: t.with_columns(pl.col("label").cast(pl.Int64)), "expected a column label of type int32"),
     ],
-)
+)  # fmt: skip
 def test_features_that_a_kernel_must_not_see_are_refused(project, change, expected):
     """Compiled code does not check bounds."""
     edit(project / "data/features/train/00000.arrow", change)
     with pytest.raises(EspalierError, match=f"data/features/train.*: damaged .*{expected}.*espalier stage template"):
         store.read_dataset(project, "train", store.read_manifest(project))
+
+
+def test_features_are_mapped_and_what_is_written_to_them_stays_private(project):
+    path, manifest = project / "data/features/train/00000.arrow", store.read_manifest(project)
+    before, data = path.read_bytes(), store.read_dataset(project, "train", manifest)
+    assert data.observations.flags.writeable and not data.observations.flags.owndata
+    data.observations[:] = 7
+    data.labels[:] = 1
+    assert path.read_bytes() == before
+    assert store.read_dataset(project, "train", manifest).observations.tolist() != data.observations.tolist()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
@@ -328,8 +351,10 @@ def test_weights_that_are_none_are_refused(project, value):
 
 
 @pytest.mark.parametrize(
-    "key", ["templates", "labels", "observations", "splits", "nouns", "vocabulary_sha256", "data_version"]
-)
+    "key",
+    ["templates", "columns", "labels", "label_sets", "observations", "splits", "nouns", "vocabulary_sha256",
+     "data_version"],
+)  # fmt: skip
 def test_a_manifest_that_lacks_something_is_refused(project, key):
     manifest = store.read_manifest(project)
     del manifest[key]

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from reference import templates as reference
 from stage_runs import run_stages, small_params, tree
 
+from engine import lookup
 from engine.errors import EspalierError
 from tasks import store, template
 from tasks.params import Params
@@ -53,9 +55,9 @@ def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count):
     expected = reference.vocabulary(sequences, LINES, min_count)
     if not expected:
         with pytest.raises(EspalierError, match=f"no observation occurs {min_count} times: lower template.min_count"):
-            template.grow_vocabulary(expansions, min_count)
+            template.grow_vocabulary([expansions], min_count)
         return
-    found = template.grow_vocabulary(expansions, min_count)
+    found = template.grow_vocabulary([expansions], min_count)
     assert found.select("observation", "template", "count").rows() == expected
 
 
@@ -63,18 +65,61 @@ def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count):
 @given(SEQUENCES, SEQUENCES)
 def test_ids_point_at_the_observation_and_unknown_ones_are_minus_one(train, other):
     templates = parse(LINES)
-    vocabulary = template.grow_vocabulary(encode(tokens_of(train), templates), 1)
-    known = {text: i for i, text in enumerate(vocabulary["observation"])}
-    found = template.look_up(encode(tokens_of(other), templates), vocabulary)
-    assert set(found.dtypes) == {pl.Int32}
+    vocabulary = template.grow_vocabulary([encode(tokens_of(train), templates)], 1)["observation"]
+    known = {text: i for i, text in enumerate(vocabulary)}
+    texts = lookup.make_vocabulary(store.arrow_texts(vocabulary))
+    found = template.features(tokens_of(other), templates, texts, template.Labels(["X"], []))
+    assert found.observations.dtype == np.int32 and found.labels.tolist() == [-1] * sum(map(len, other))
     expected = [[known.get(text, -1) for text in row] for row in reference.expand(other, LINES)]
-    assert [list(row) for row in found.iter_rows()] == expected
+    assert found.observations.tolist() == expected
+
+
+@EXAMPLES
+@given(st.lists(SEQUENCES, min_size=1, max_size=4), st.integers(1, 3), st.integers(0, 5))
+def test_the_vocabulary_of_blocks_is_that_of_all(blocks, min_count, merge):
+    whole = [sequence for block in blocks for sequence in block]
+    expected = reference.vocabulary(whole, LINES, min_count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(template, "MERGE", merge)
+        expansions = (encode(tokens_of(block), parse(LINES)) for block in blocks)
+        if not expected:
+            with pytest.raises(EspalierError, match="no observation occurs"):
+                template.grow_vocabulary(expansions, min_count)
+            return
+        assert template.grow_vocabulary(expansions, min_count).rows() == expected
 
 
 def test_labels_become_ids_and_unknown_ones_minus_one():
-    tokens = tokens_of([[["a"], ["b"], ["c"]]], ["X", "Q", "Y"])
-    assert template.label_ids(tokens, ["X", "Y"]).to_list() == [0, -1, 1]
-    assert template.label_ids(tokens.drop("label"), ["X", "Y"]).to_list() == [-1, -1, -1]
+    tokens, labels = tokens_of([[["a"], ["b"], ["c"]]], ["X", "Q", "Y"]), template.Labels(["X", "Y"], [])
+    assert labels.ids(tokens).tolist() == [0, -1, 1]
+    assert labels.ids(tokens.drop("label")).tolist() == [-1, -1, -1]
+
+
+def test_sets_of_labels_come_after_the_unknown_one():
+    texts = ["X", "", "Y\x1fZ", "X\x1fY", "Y\x1fZ"]
+    labels = template.Labels.of(texts)
+    assert labels == (["X", "Y", "Z"], [["X", "Y"], ["Y", "Z"]])
+    assert labels.ids(tokens_of([[["a"]] * 5], texts)).tolist() == [0, -1, -3, -2, -3]
+
+
+def test_partial_labels_reach_the_data_set(tmp_path):
+    write(tmp_path, train=["ab"], test=["b"])
+    tokens = tokens_of([[["a"], ["b"], ["a"]]], ["A", "", "A\x1fB"])
+    info = {"source": "hand", "nouns": {"token": "t", "label": "l", "sequence": "s"}, "truth": None}
+    store.write_tokens(tmp_path, "train", tokens, info)
+    run(tmp_path)
+    manifest = store.read_manifest(tmp_path)
+    assert manifest["labels"] == ["A", "B"] and manifest["label_sets"] == [["A", "B"]]
+    train = store.read_dataset(tmp_path, "train", manifest)
+    assert train.labels.tolist() == [0, -1, -2] and train.label_sets.tolist() == [[True, True]]
+
+
+def test_training_data_without_a_known_label_are_refused(tmp_path):
+    write(tmp_path, train=["ab"], test=["b"])
+    info = {"source": "hand", "nouns": {"token": "t", "label": "l", "sequence": "s"}, "truth": None}
+    store.write_tokens(tmp_path, "train", tokens_of([[["a"]]], [""]), info)
+    with pytest.raises(EspalierError, match="no token of the training data has a known label: label some"):
+        run(tmp_path)
 
 
 # ---- the stage
@@ -137,6 +182,22 @@ def test_shards_cut_between_sequences_hold_the_same_data(tmp_path):
     assert sizes == [5, 3, 10, 1]  # each ends at the first end of a sequence at or after three positions
     parts = store.read_dataset(tmp_path, "train", manifest)
     assert all((a == b).all() for a, b in zip(whole, parts, strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("shard_tokens", [1, 3, 100])
+def test_tokens_in_blocks_of_any_size_give_the_same_features(tmp_path, size, shard_tokens):
+    words = ["abcab", "a", "bc", "c", "abcabcabc", "b"]
+    write(tmp_path, train=words, test=["a"])
+    run(tmp_path, shard_tokens=shard_tokens)
+    before = {path: data for path, data in tree(tmp_path).items() if "features" in path and "manifest" not in path}
+    tokens, info = store.read_tokens(tmp_path, "train")
+    with store.token_writer(tmp_path, "train", info) as append:
+        for begin in range(0, len(words), size):
+            append(tokens.filter(pl.col("sequence").is_between(begin, begin + size - 1)))
+    run(tmp_path, shard_tokens=shard_tokens)
+    after = tree(tmp_path)
+    assert {path: after[path] for path in before} == before
 
 
 def test_stale_shards_go_away(tmp_path):
