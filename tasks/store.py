@@ -177,7 +177,9 @@ def read_manifest(root: Path) -> dict:
 def whole_manifest(root: Path) -> dict:
     """The manifest, with everything that the stages after `template` rely on."""
     manifest = read_manifest(root)
-    for key in ("templates", "kinds", "labels", "nouns", "observations", "splits", "vocabulary_sha256", "data_version"):
+    wanted = ("templates", "columns", "kinds", "labels", "nouns", "observations", "splits", "vocabulary_sha256",
+              "data_version")  # fmt: skip
+    for key in wanted:
         if not isinstance(manifest, dict) or key not in manifest:
             raise _damaged(root / MANIFEST, ValueError(f"{key} is missing"))
     return manifest
@@ -215,12 +217,12 @@ def write_shards(root: Path, split: str, features: pl.DataFrame, shard_tokens: i
 
 def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | None = None) -> Dataset:
     """All shards of a split as the engine's flat arrays."""
-    templates = [f"t{i:02d}" for i in range(len(manifest["templates"]))]
-    wanted = {"sequence": "int32", "label": "int32"} | dict.fromkeys(templates, "int32")
+    columns = manifest["columns"]
+    wanted = {"sequence": "int32", "label": "int32"} | dict.fromkeys(columns, "int32")
     tables = [read_arrow(root / FEATURES / name, wanted)[0] for name in manifest["splits"][split]["shards"]]
     table = pa.concat_tables(tables)
-    observations = np.empty((table.num_rows, len(templates)), np.int32)
-    for i, name in enumerate(templates):
+    observations = np.empty((table.num_rows, len(columns)), np.int32)
+    for i, name in enumerate(columns):
         observations[:, i] = table.column(name).to_numpy()
     labels, sequence = table.column("label").to_numpy(), table.column("sequence").to_numpy()
     limit = manifest["observations"]

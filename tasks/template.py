@@ -9,16 +9,17 @@ import polars as pl
 from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params
+from tasks.pattern_files import read_templates
 from tasks.progress import Progress
 from tasks.sources import input_columns
-from tasks.templates import Expansion, check_columns, encode, parse
+from tasks.templates import Expansion, check_columns, column_names, encode, resolve
 
 
 def grow_vocabulary(expansions: list[Expansion], min_count: int) -> pl.DataFrame:
     """Observations of the training data: frequent ones first within the first template that yields them."""
     parts = [
-        pl.DataFrame({"observation": texts, "count": np.bincount(codes, minlength=len(texts))})
-        .with_columns(template=pl.lit(i, pl.Int16)) for i, (codes, texts) in enumerate(expansions)
+        pl.DataFrame({"observation": texts, "count": np.bincount(codes[codes >= 0], minlength=len(texts))})
+        .with_columns(template=pl.lit(i, pl.Int16)) for codes, texts, i, _ in expansions
     ]  # fmt: skip
     vocabulary = (
         pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
@@ -36,8 +37,9 @@ def look_up(expansions: list[Expansion], vocabulary: pl.DataFrame) -> pl.DataFra
     texts = pl.concat([expansion.texts for expansion in expansions])
     found = texts.alias("observation").to_frame().join(ids, on="observation", how="left", maintain_order="left")
     found, columns, begin = found["id"].fill_null(-1).to_numpy(), [], 0
-    for i, (codes, texts) in enumerate(expansions):
-        columns.append(pl.Series(f"t{i:02d}", found[begin : begin + len(texts)][codes]))
+    for codes, texts, _, name in expansions:
+        mine = np.append(found[begin : begin + len(texts)], np.int32(-1))  # the last is for the code -1, no text
+        columns.append(pl.Series(name, mine[codes]))
         begin += len(texts)
     return pl.DataFrame(columns)
 
@@ -50,7 +52,7 @@ def label_ids(tokens: pl.DataFrame, labels: list[str]) -> pl.Series:
 
 
 def features(tokens: pl.DataFrame, expansions: list[Expansion], vocabulary: pl.DataFrame, labels: list[str]):
-    """The feature table of a split: sequence, label, t00, t01, …"""
+    """The feature table of a split: sequence, label, then the columns of the templates."""
     ids = look_up(expansions, vocabulary)
     return pl.DataFrame([tokens["sequence"], label_ids(tokens, labels)]).hstack(ids)
 
@@ -65,11 +67,12 @@ def data_version(root: Path) -> str:
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(len(store.SPLITS) + 1, "part")
-    templates = parse(params.template.lines)
+    templates, lists = read_templates(root, params.template)
     parts = {split: store.read_tokens(root, split)[0] for split in store.SPLITS}
     train, info = store.read_tokens(root, "train")
     for tokens in parts.values():
         check_columns(templates, len(input_columns(tokens)))
+    templates = resolve(templates, train)
     expansions = {split: encode(tokens, templates) for split, tokens in parts.items()}
     vocabulary = grow_vocabulary(expansions["train"], params.template.min_count)
     labels = sorted(train["label"].unique().to_list())
@@ -82,7 +85,8 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         progress.step(note=split)
     store.write_arrow(root / store.VOCABULARY, vocabulary.select("observation", "template", "count"))
     manifest = {
-        "templates": [t.line for t in templates], "kinds": [t.kind for t in templates], "labels": labels,
+        "templates": [t.line for t in templates], "columns": column_names(templates),
+        "kinds": [t.kind for t in templates], "lists": lists, "labels": labels,
         "nouns": info["nouns"], "observations": len(vocabulary), "splits": splits,
         "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
     }  # fmt: skip

@@ -11,10 +11,10 @@ import polars as pl
 
 from engine.data import Dataset
 from engine.mixture import Mixture, bags, fit_mixture
+from engine.templates import columns_of, parse
 from tasks import store
 from tasks.params import Params, Weigh
 from tasks.progress import Progress
-from tasks.templates import parse
 
 TYPICAL, EXAMPLES = 6, 5  # observations and inputs that describe a cluster
 
@@ -45,8 +45,9 @@ def effective_sample_size(weights: np.ndarray) -> float:
 
 
 def informative_columns(lines: list[str]) -> list[int]:
-    """Templates whose value depends on the input; a constant says nothing about a bag."""
-    return [i for i, template in enumerate(parse(lines)) if template.macros]
+    """Columns whose value depends on the input; a constant says nothing about a bag."""
+    templates = parse(lines)
+    return [place for place, (i, _) in enumerate(columns_of(templates)) if templates[i].macros]
 
 
 def describe(mixture: Mixture, k: int, vocabulary: pl.DataFrame) -> list[list[str]]:

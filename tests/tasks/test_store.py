@@ -328,7 +328,7 @@ def test_weights_that_are_none_are_refused(project, value):
 
 
 @pytest.mark.parametrize(
-    "key", ["templates", "labels", "observations", "splits", "nouns", "vocabulary_sha256", "data_version"]
+    "key", ["templates", "columns", "labels", "observations", "splits", "nouns", "vocabulary_sha256", "data_version"]
 )
 def test_a_manifest_that_lacks_something_is_refused(project, key):
     manifest = store.read_manifest(project)
