@@ -54,7 +54,7 @@ def read_tokens(data: str, corpus: str, quick: bool) -> tuple[pl.DataFrame, pl.D
 
 def make_problem(train: pl.DataFrame, test: pl.DataFrame, lines: list[str], drop: pl.Expr | None = None) -> Problem:
     """Features of both parts; observations of the training part where `drop` holds get no weight."""
-    templates = resolve(parse(lines), train)
+    templates = resolve(parse(lines), [train])
     expansions = [encode(tokens, templates) for tokens in (train, test)]
     vocabulary = grow_vocabulary(expansions[0], 1)
     vocabulary = vocabulary if drop is None else vocabulary.filter(~drop)

@@ -24,11 +24,17 @@ def grow_vocabulary(expansions: list[Expansion], min_count: int) -> pl.DataFrame
     vocabulary = (
         pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
         .filter(pl.col("count") >= min_count)
-        .sort("template", "count", "observation", descending=[False, True, False])
     )  # fmt: skip
     if vocabulary.is_empty():
         raise EspalierError(f"no observation occurs {min_count} times: lower template.min_count")
-    return vocabulary
+    return ordered(vocabulary)
+
+
+def ordered(vocabulary: pl.DataFrame) -> pl.DataFrame:
+    """By template, then frequent ones first, then by text; texts sorted alone and then by a number: half the time."""
+    by_text = vocabulary["observation"].arg_sort()
+    key = (vocabulary["template"].cast(pl.Int64) * (1 << 40) - vocabulary["count"]).gather(by_text)
+    return vocabulary[by_text.gather(np.argsort(key.to_numpy(), kind="stable"))]
 
 
 def look_up(expansions: list[Expansion], vocabulary: pl.DataFrame) -> pl.DataFrame:
@@ -72,7 +78,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     train, info = store.read_tokens(root, "train")
     for tokens in parts.values():
         check_columns(templates, len(input_columns(tokens)))
-    templates = resolve(templates, train)
+    templates = resolve(templates, [train])
     expansions = {split: encode(tokens, templates) for split, tokens in parts.items()}
     vocabulary = grow_vocabulary(expansions["train"], params.template.min_count)
     labels = sorted(train["label"].unique().to_list())

@@ -4,6 +4,8 @@ The values of a column become integers once. A template's values at a token are 
 combination of integers, and only each distinct combination becomes a text.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from engine.templates import (
     parse,
     sources_of,
 )  # fmt: skip
+from tasks.sources import input_columns
 from tasks.store import sequence_offsets
 
 __all__ = ["Expansion", "Macro", "Template", "check_columns", "column_names", "encode", "expand", "parse", "resolve"]
@@ -41,18 +44,22 @@ class Expansion(NamedTuple):
     name: str  # of the column: t00, t01, …
 
 
-def resolve(templates: list[Template], train: pl.DataFrame) -> list[Template]:
-    """The templates with what the training data decide written out; see `engine.templates.resolve`."""
-    return language.resolve(templates, tallies(templates, train))
+def resolve(templates: list[Template], blocks: Iterable[pl.DataFrame]) -> list[Template]:
+    """The templates with what the training data decide written out; see `engine.templates.resolve`.
+
+    `blocks` are token tables of the training data; they are not looked at when there is nothing to decide.
+    """
+    return language.resolve(templates, tallies(templates, blocks)) if learned_columns(templates) else templates
 
 
-def tallies(templates: list[Template], train: pl.DataFrame) -> dict[int, tuple[list[str], np.ndarray]]:
+def tallies(templates: list[Template], blocks: Iterable[pl.DataFrame]) -> dict[int, tuple[list[str], np.ndarray]]:
     """Distinct values and counts of the columns that `resolve` looks at."""
-    found = {}
-    for column in learned_columns(templates):
-        counted = train[f"x{column}"].value_counts(name="tokens")
-        found[column] = counted[f"x{column}"].to_list(), counted["tokens"].to_numpy()
-    return found
+    found: dict[int, Counter] = {column: Counter() for column in learned_columns(templates)}
+    for tokens in blocks:
+        check_columns(templates, len(input_columns(tokens)))
+        for column, counts in found.items():
+            counts.update(dict(tokens[f"x{column}"].value_counts().iter_rows()))
+    return {column: (list(counts), np.array(list(counts.values()))) for column, counts in found.items()}
 
 
 def encode(tokens: pl.DataFrame, templates: list[Template]) -> list[Expansion]:
@@ -117,6 +124,8 @@ def _combined(template: Template, slot: int, n_tokens: int, seen: dict[Macro, Co
         return _numbered(template, numbers, seen, n_tokens)
     there = np.flatnonzero(next(numbers[m] for m in macros if m.source.width > 1) >= 0)
     codes = np.full(n_tokens, -1, np.int32)
+    if not len(there):
+        return codes, pl.Series([], dtype=pl.String)
     codes[there], texts = _numbered(template, {m: n[there] for m, n in numbers.items()}, seen, len(there))
     return codes, texts
 

@@ -36,6 +36,8 @@ def test_three_evaluators_give_what_a_look_at_each_token_gives(case):
     expected = reference.expand(sequences, lines, LISTS)
     found = expand(tokens, templates)
     assert found.columns == column_names(templates)
+    for codes, texts, _, _ in encode(tokens, templates):
+        assert set(codes.tolist()) - {-1} == set(range(len(texts)))  # each text occurs
     assert [[text for text in row if text is not None] for row in found.iter_rows()] == expected
     assert [row for rows in sequences for row in expand_rows(templates, rows)] == expected
     names = sorted({text for row in expected for text in row})
@@ -53,14 +55,6 @@ def found_ids(tokens, templates, names):
     return lookup.find(lookup.make_vocabulary(names), templates, columns, offsets)
 
 
-@EXAMPLES
-@given(cases())
-def test_each_text_of_an_expansion_occurs(case):
-    sequences, lines = case
-    for codes, texts, _, _ in encode(table_of(sequences), parse(lines, lists=LISTS)):
-        assert set(codes.tolist()) - {-1} == set(range(len(texts)))
-
-
 def test_a_block_of_whole_sequences_needs_no_other():
     """What one block yields does not depend on what else is in it."""
     lines = ["U:%x[-4,0]/%x[-1,0]/%x[1,0]/%x[@-1,0]", 'U1:%l[0,0,"names.txt"]', "U2:%g[0,0,2]", "U3:%S[1,0,1]"]
@@ -72,10 +66,11 @@ def test_a_block_of_whole_sequences_needs_no_other():
 
 def test_resolving_looks_at_the_training_tokens():
     train = table_of([[["ab", "1"], ["abcd", "3"]], [["a", "5"], ["b", "x"]]])
-    found = resolve(parse(["U:%q[0,1,3]", "U:%g[0,0,3]", "B"]), train)
+    found = resolve(parse(["U:%q[0,1,3]", "U:%g[0,0,3]", "B"]), [train[:1], train[1:]])
     assert [template.line for template in found] == ['U:%q[0,1,"3.0 5.0"]', "U:%g[0,0,3,4]", "B"]
     assert expand(train, found)["t00"].to_list() == ["U:0", "U:1", "U:2", "U:nan"]
     assert expand(train, found).columns == ["t00", "t01", "t01.1", "t01.2", "t01.3", "t02"]
+    assert resolve(found, map(pytest.fail, ["nothing is left to decide"])) == found
 
 
 def test_boundaries_by_hand():
