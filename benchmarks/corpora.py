@@ -14,7 +14,7 @@ from tasks.params import Ingest
 from tasks.sources.conll import tokens_of
 from tasks.store import Shard, arrow_texts, sequence_offsets
 from tasks.template import Labels, features, grow_vocabulary
-from tasks.templates import encode, parse
+from tasks.templates import encode, parse, resolve
 
 QUICK = 300  # sequences of a corpus in a quick run
 FILES = {
@@ -55,7 +55,7 @@ def read_tokens(data: str, corpus: str, quick: bool) -> tuple[pl.DataFrame, pl.D
 
 def make_problem(train: pl.DataFrame, test: pl.DataFrame, lines: list[str], drop: pl.Expr | None = None) -> Problem:
     """Features of both parts; observations of the training part where `drop` holds get no weight."""
-    templates = parse(lines)
+    templates = resolve(parse(lines), [train])
     vocabulary = grow_vocabulary([encode(train, templates)], 1)
     vocabulary = vocabulary if drop is None else vocabulary.filter(~drop)
     labels, texts = Labels.of(train["label"].unique()), make_vocabulary(arrow_texts(vocabulary["observation"]))

@@ -11,6 +11,7 @@ several, it is a set (or list, or tuple) of them.
 """
 
 import inspect
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,12 @@ from engine.chain_objective import ChainObjective
 from engine.data import FIRST_SET, UNKNOWN, Dataset, make_dataset
 from engine.errors import EspalierError
 from engine.layout import make_layout, observation_kinds
+from engine.lists import read_list
 from engine.model import Model
 from engine.penalty import ElasticNet
 from engine.scheme import transitions_of
 from engine.solvers import minimise
-from engine.templates import check_columns, expand_one, parse
+from engine.templates import Template, check_columns, expand_rows, learned_columns, list_files, parse, resolve
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 
@@ -57,7 +59,8 @@ class CRF:
         """
         sequences = _sequences(X)
         labels = _labels(y, sequences)
-        texts = [self._observations(rows) for rows in sequences]
+        templates, lists = self._resolved(sequences)
+        texts = [_observations(templates, rows) for rows in sequences]
         counts: dict[str, int] = {}
         for row in (row for rows in texts for row in rows):
             for text in row:
@@ -80,7 +83,8 @@ class CRF:
         info = {"solver": self.solver, "penalty": {"rho1": self.rho1, "rho2": self.rho2}, "start": self.start,
                 "pairs": self.pairs, "stop_reason": result.stop_reason, "iterations": result.iterations,
                 "objective": result.objective, "features": layout.size}  # fmt: skip
-        lines = [template.line for template in self._parsed()] or [ATTRIBUTES, "B"]
+        info |= {"lists": lists} if lists else {}
+        lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         self.model_ = Model.compact(layout, result.theta, names, classes, lines, info)
         self.trace_, self.stop_reason_ = result.trace, result.stop_reason
         return self
@@ -151,24 +155,26 @@ class CRF:
             raise EspalierError("this CRF has not been fitted: call fit or load first")
         return self.model_
 
-    def _parsed(self):
+    def _resolved(self, sequences: list[list]) -> tuple[list[Template], dict[str, list[str]]]:
+        """The templates, with what the training data decide, and the lists that they name, read from the files."""
         if self.templates is None:
-            return []
-        lines = self.templates.splitlines() if isinstance(self.templates, str) else list(self.templates)
-        return parse(lines, "templates")
-
-    def _observations(self, rows: list) -> list[list[str]]:
-        """The observations at each position of a sequence."""
-        templates = self._parsed()
-        if not templates:
-            return [["B", "U", *(f"U:{text}" for text in _attributes(token))] for token in rows]
-        rows = [(token,) if isinstance(token, str) else tuple(map(str, token)) for token in rows]
-        check_columns(templates, min((len(row) for row in rows), default=0))
-        return [[expand_one(template, rows, t) for template in templates] for t in range(len(rows))]
+            return [], {}
+        lines = self.templates.split("\n") if isinstance(self.templates, str) else list(self.templates)
+        lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
+        templates = parse(lines, "templates", lists)
+        rows = [row for rows in sequences for row in _rows(rows)]
+        if rows:
+            check_columns(templates, min(len(row) for row in rows))
+        tallies = {}
+        for column in learned_columns(templates):
+            counted = Counter(row[column] for row in rows)
+            tallies[column] = list(counted), np.array(list(counted.values()))
+        return resolve(templates, tallies), lists
 
     def _prepared(self, X, allowed=None) -> tuple[Model, Dataset]:
         model, sequences = self._model(), _sequences(X)
-        texts = [self._observations(rows) for rows in sequences]
+        templates = [] if ATTRIBUTES in model.templates else model.parsed
+        texts = [_observations(templates, rows) for rows in sequences]
         ids, label_sets = (None, None) if allowed is None else _codes(_labels(allowed, sequences), model.labels)
         return model, _dataset(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
 
@@ -181,6 +187,20 @@ def _model_of(source) -> Model:
     if isinstance(source, CRF):
         return source._model()
     return source if isinstance(source, Model) else Model.load(source)
+
+
+def _rows(tokens: list) -> list[tuple[str, ...]]:
+    """Tokens as rows of columns."""
+    return [(token,) if isinstance(token, str) else tuple(map(str, token)) for token in tokens]
+
+
+def _observations(templates: list[Template], tokens: list) -> list[list[str]]:
+    """The observations at each position of a sequence."""
+    if not templates:
+        return [["B", "U", *(f"U:{text}" for text in _attributes(token))] for token in tokens]
+    rows = _rows(tokens)
+    check_columns(templates, min((len(row) for row in rows), default=0))
+    return expand_rows(templates, rows)
 
 
 def _attributes(token) -> list[str]:

@@ -15,7 +15,7 @@ from engine.errors import EspalierError
 from engine.jit import kernel
 
 UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
-KINDS = {"U": UNIGRAM, "B": BIGRAM, "*": UNIGRAM | BIGRAM}
+KINDS = {"U": UNIGRAM, "u": UNIGRAM, "B": BIGRAM, "b": BIGRAM, "*": UNIGRAM | BIGRAM}
 FAMILIES = ("unigram", "start", "bigram")
 
 

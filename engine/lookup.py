@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from engine import threads
+from engine.columns import derive, number
 from engine.jit import kernel
-from engine.templates import Macro, Template, boundary
+from engine.templates import FIRST, HERE, Macro, Template, columns_of, sources_of
 
 # Hashes have 32 bits in a uint64: a product of two does not overflow.
 BASE, SPREAD, LOW = np.uint64(0x01000193), np.uint64(0x9E3779B1), np.uint64(0xFFFFFFFF)
@@ -34,11 +35,12 @@ class Texts(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The parts of one template, P of them."""
+    """The parts of one column of a template, P of them."""
 
     is_macro: np.ndarray  # bool [P]
-    first: np.ndarray  # int64 [P], the literal, or where the macro's column begins
-    row: np.ndarray  # int64 [P], of a macro
+    first: np.ndarray  # int64 [P], the literal, or where the column that the macro looks at begins
+    origin: np.ndarray  # int64 [P], of a macro: HERE, FIRST or LAST
+    shift: np.ndarray  # int64 [P], of a macro
     edge: np.ndarray  # int64 [P], where the values beyond the edge begin, the one `nearest` positions beyond first
     nearest: np.ndarray  # int64 [P]
 
@@ -49,38 +51,62 @@ def make_vocabulary(texts: list[str] | pa.Array) -> Texts:
 
 
 def find(vocabulary: Texts, templates: list[Template], columns: list[pa.Array], offsets: np.ndarray) -> np.ndarray:
-    """Ids of what the templates yield, int32 [T, K], -1 for what the vocabulary does not hold.
+    """Ids of what the templates yield, int32 [T, K] by `column_names`, -1 for none that the vocabulary holds.
 
     `columns` are large_string arrays of T texts without nulls; `offsets` [N + 1] cut them into sequences.
     """
-    tokens, longest = int(offsets[-1]), int(np.diff(offsets).max(initial=0))
-    extra: list[str] = []
-    parts = [_parts(template, longest, tokens, len(columns) * tokens, extra) for template in templates]
-    texts, ids = _number([*columns, pa.array(extra, pa.large_string())])
-    out = np.empty((len(templates), tokens), np.int32)
+    ids, texts, parts = _prepare(templates, columns, offsets)
+    out = np.empty((len(parts), int(offsets[-1])), np.int32)
 
     def one(k: int) -> None:
-        fits = len(texts.begin) ** len(templates[k].macros) <= LARGEST_KEY
+        fits = len(texts.begin) ** int(parts[k].is_macro.sum()) <= LARGEST_KEY
         keys, values = np.full(MEMORY, LARGEST_KEY, np.uint64), np.empty(MEMORY, np.int32)
         _find(vocabulary, texts, ids, parts[k], offsets, fits, keys, values, out[k])
 
-    threads.run(one, range(len(templates)))
+    threads.run(one, range(len(parts)))
     return np.ascontiguousarray(out.T)
 
 
-def _parts(template: Template, longest: int, tokens: int, base: int, extra: list[str]) -> Part:
-    """The parts of a template; what is not in the columns, literals and values beyond the edges, goes to `extra`."""
+def _prepare(templates: list[Template], columns: list[pa.Array], offsets: np.ndarray):
+    """(ids, texts, parts): the parts of each column of the templates point into the ids of texts.
+
+    The ids are those of the columns, then of the columns that sources make of them, then of literals and of the
+    values beyond the edges.
+    """
+    tokens, longest = int(offsets[-1]), int(np.diff(offsets).max(initial=0))
+    numbered, derived, first, base = {}, [], {}, len(columns) * tokens
+    for source in sources_of(templates):
+        if source.is_plain:
+            first[source] = source.column * tokens
+            continue
+        if source.column not in numbered:
+            numbered[source.column] = number(columns[source.column])
+        derived.append(derive(source, numbered[source.column], offsets))
+        first[source], base = base, base + source.width * tokens
+    extra: list[str | None] = []
+    parts = [_parts(templates[i], slot, longest, tokens, first, base, extra) for i, slot in columns_of(templates)]
+    texts, ids = _number([*columns, *(column.texts for column in derived), pa.array(extra, pa.large_string())])
+    blocks, at = [ids[: len(columns) * tokens]], len(columns) * tokens
+    for column in derived:
+        blocks.append(np.append(ids[at : at + len(column.texts)], np.int32(-1))[column.codes].ravel())
+        at += len(column.texts)
+    rest = ids[at:]
+    rest[[i for i, text in enumerate(extra) if text is None]] = -1
+    return np.concatenate([*blocks, rest]) if derived else ids, texts, parts
+
+
+def _parts(template: Template, slot: int, longest: int, tokens: int, first: dict, base: int, extra: list) -> Part:
+    """The parts of one column of a template; literals and values beyond the edges go to `extra`."""
     rows = []
     for part in template.parts:
         at = base + len(extra)
         if isinstance(part, Macro):
-            nearest = max(1, abs(part.row) - longest + 1)
-            beyond = range(nearest, abs(part.row) + 1)
-            extra += [boundary(-i, 0) if part.row < 0 else boundary(i - 1, 0) for i in beyond]
-            rows.append((True, part.column * tokens, part.row, at, nearest))
+            mine, beyond = slot if part.source.width > 1 else 0, part.beyond(longest)
+            extra += [None if mine else part.edge(distance)[0] for distance in beyond]
+            rows.append((True, first[part.source] + mine * tokens, part.origin, part.shift, at, beyond.start))
         else:
             extra.append(part)
-            rows.append((False, at, 0, 0, 0))
+            rows.append((False, at, 0, 0, 0, 0))
     is_macro, *numbers = zip(*rows, strict=True)
     return Part(np.array(is_macro), *(np.array(column, np.int64) for column in numbers))
 
@@ -153,7 +179,8 @@ def _match(known, at, data, low, high):
 @kernel
 def _find(vocabulary, texts, ids, part, offsets, fits, keys, values, out):
     """out[t] of one template. A key is the number whose digits are the texts that the macros saw, if that `fits`."""
-    is_macro, first, row, edge, nearest = part.is_macro, part.first, part.row, part.edge, part.nearest
+    is_macro, first, origin, shift = part.is_macro, part.first, part.origin, part.shift
+    edge, nearest = part.edge, part.nearest
     n_texts, memory = np.uint64(len(texts.begin)), np.uint64(len(keys))
     macros, chosen = np.flatnonzero(is_macro), np.empty(len(first), np.int64)
     for j in np.flatnonzero(~is_macro):
@@ -161,9 +188,9 @@ def _find(vocabulary, texts, ids, part, offsets, fits, keys, values, out):
     for n in range(len(offsets) - 1):
         low, high = offsets[n], offsets[n + 1]
         for t in range(low, high):
-            key = np.uint64(0)
+            key, none = np.uint64(0), False
             for j in macros:
-                target = t + row[j]
+                target = shift[j] + (t if origin[j] == HERE else low if origin[j] == FIRST else high)
                 if target < low:
                     at = edge[j] + (low - target - nearest[j])
                 elif target >= high:
@@ -171,8 +198,14 @@ def _find(vocabulary, texts, ids, part, offsets, fits, keys, values, out):
                 else:
                     at = first[j] + target
                 x = ids[np.uint64(at)]
+                if x < 0:
+                    none = True
+                    break
                 chosen[j] = x
                 key = key * n_texts + np.uint64(x) if fits else key
+            if none:
+                out[t] = -1
+                continue
             here = _place((key ^ (key >> BITS)) & LOW, memory)
             if not fits or keys[here] != key:
                 keys[here], values[here] = key, _search(vocabulary, texts, chosen)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from engine.errors import EspalierError
 from engine.layout import FAMILIES, Layout, _assemble
 
-FORMAT = 1
+FORMAT = 2  # 1 had other names for what is beyond the edges of a sequence
 REMEDY = "train it again or restore it with `dvc checkout`"
 
 
@@ -46,6 +46,18 @@ class Model:
         small = _layout(len(labels), len(names), family, local, previous, label)
         return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
 
+    @property
+    def lists(self) -> dict[str, list[str]]:
+        """The lines of the lists of names that the templates speak of, by their names; they travel with the model."""
+        return self.info.get("lists") or {}
+
+    @cached_property
+    def parsed(self):
+        """The templates with their lists; see `engine.templates`. Made when first asked for."""
+        from engine.templates import parse
+
+        return parse(self.templates, "the model's templates", self.lists)
+
     @cached_property
     def vocabulary(self):
         """The observations, ready to be looked up; see `engine.lookup`. Made when first asked for."""
@@ -69,7 +81,8 @@ class Model:
 
     def checksum(self) -> str:
         """SHA-256 over everything that decides a label, so that a flipped bit does not go unnoticed."""
-        digest = hashlib.sha256(json.dumps([self.labels, self.templates, self.observations]).encode())
+        decisive = [self.labels, self.templates, self.observations, *([self.lists] if self.lists else [])]
+        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
         for array in (*self.layout.slots(), self.theta):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -145,6 +158,11 @@ def _head(table: pa.Table, path: Path) -> dict:
         value = head.get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise EspalierError(f"{path}: {key} is not a list of texts; {REMEDY}")
+    lists = head.get("lists", {})
+    if not isinstance(lists, dict) or not all(
+        isinstance(lines, list) and all(isinstance(line, str) for line in lines) for lines in lists.values()
+    ):
+        raise EspalierError(f"{path}: lists is not a table of lists of texts; {REMEDY}")
     if not head["labels"] or len(set(head["labels"])) != len(head["labels"]):
         raise EspalierError(f"{path}: the labels are empty or occur twice; {REMEDY}")
     return {key: value for key, value in head.items() if key != "format"}

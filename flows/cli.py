@@ -253,13 +253,15 @@ def inspect(args) -> None:
     path = _model_path(args)
     model = Model.load(path)
     rows = strongest(model, args.label, args.top)
+    lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
+    info = model.info | ({"lists": lists} if lists else {})
     if args.json:
-        _dump({"model": str(path), "info": model.info, "labels": model.labels, "templates": model.templates,
+        _dump({"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
                "active": len(model.theta), "weights": rows})  # fmt: skip
         return
     print(f"{path}: {len(model.theta):,} active weights, {len(model.labels)} labels, {len(model.templates)} templates")
-    for key in sorted(model.info):
-        print(f"  {key:<16} {model.info[key]}")
+    for key in sorted(info):
+        print(f"  {key:<16} {info[key]}")
     for row in rows:
         print(f"{row['weight']:+9.4f}  {row['text']}")
 

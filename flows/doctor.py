@@ -100,7 +100,11 @@ def pipeline_file(root: Path, params: Params) -> Check:
         return Check("dvc.yaml", True, "no DVC in this folder: runs are not versioned (`dvc init` starts it)")
     if not path.is_file():
         return Check("dvc.yaml", False, "missing", remedy)
-    same = path.read_text(encoding="utf-8") == dvc_yaml(params, with_code=(root / "engine").is_dir())
+    try:
+        text = dvc_yaml(params, (root / "engine").is_dir(), root)
+    except EspalierError as error:
+        return Check("dvc.yaml", False, str(error), "mend the templates")
+    same = path.read_text(encoding="utf-8") == text
     return Check("dvc.yaml", same, "up to date" if same else "differs from the table of stages", remedy)
 
 

@@ -37,6 +37,11 @@ class Project:
                 value = getattr(getattr(self.params, section), key)
                 if value and not (self.root / value).exists():
                     raise EspalierError(f"{name} is {value!r}: there is no such file in {self.root}")
+            for path in item.lists(self.root, self.params):
+                if not (self.root / path).exists():
+                    raise EspalierError(
+                        f"the {item.name}s name the list {path!r}: there is no such file in {self.root}"
+                    )
 
     def run(self, name: str, progress: Progress) -> dict:
         """Run one step and return its figures."""

@@ -14,6 +14,7 @@ import yaml
 
 from tasks import store
 from tasks.params import Params, load_params
+from tasks.pattern_files import named_lists
 from tasks.progress import Progress
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
@@ -31,6 +32,7 @@ class Stage:
     writes: tuple[str, ...]
     params: tuple[str, ...]
     named: tuple[str, ...] = ()  # parameters that hold a path, or null
+    lists: Callable[[Path, Params], list[str]] = lambda root, params: []  # files that other parameters speak of
     metrics: tuple[str, ...] = ()
     plots: tuple[str, ...] = ()
 
@@ -38,10 +40,10 @@ class Stage:
     def main(self) -> Callable[[Path, Params, Progress], dict]:
         return import_module(f"tasks.{self.name}").main
 
-    def inputs(self, params: Params) -> list[str]:
+    def inputs(self, params: Params, root: Path = Path(".")) -> list[str]:
         """The files it reads under these parameters, code not included."""
         values = (getattr(getattr(params, section), key) for section, key in (n.split(".") for n in self.named))
-        return [*(value for value in values if value), *self.reads]
+        return [*(value for value in values if value), *self.lists(root, params), *self.reads]
 
 
 STAGES = (
@@ -52,11 +54,13 @@ STAGES = (
     ),
     Stage(
         "template", "evaluate the feature templates",
-        ("tasks/sources", "tasks/template.py", "tasks/templates.py"), TOKENS, ("data/features",), ("template",),
+        ("tasks/pattern_files.py", "tasks/sources", "tasks/template.py", "tasks/templates.py"), TOKENS,
+        ("data/features",), ("template",), named=("template.file",),
+        lists=lambda root, params: named_lists(root, params.template),
     ),
     Stage(
         "weigh", "cluster the unlabelled pool, weigh the labelled sequences",
-        ("tasks/weigh.py", "tasks/templates.py"), ("data/features", "data/tokens/unlabelled.arrow"),
+        ("tasks/weigh.py",), ("data/features", "data/tokens/unlabelled.arrow"),
         (store.WEIGHTS, store.CLUSTERS), ("weigh",),
     ),
     Stage(
@@ -67,7 +71,7 @@ STAGES = (
     Stage(
         "evaluate", "measure the candidate on the test data",
         ("tasks/evaluate.py", "tasks/risk.py", "tasks/tagging.py", "tasks/template.py", "tasks/templates.py",
-         "tasks/sources"),
+         "tasks/pattern_files.py", "tasks/sources"),
         (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow"),
         (store.PREDICTIONS,), ("evaluate",), named=("evaluate.reference",),
         metrics=(store.METRICS,),
@@ -92,13 +96,13 @@ def stage(name: str) -> Stage:
     return next(s for s in STAGES if s.name == name)
 
 
-def dvc_stage(item: Stage, params: Params, with_code: bool = True) -> dict:
+def dvc_stage(item: Stage, params: Params, with_code: bool = True, root: Path = Path(".")) -> dict:
     """One stage as DVC writes it. `persist` keeps earlier outputs when a stage fails.
 
     The project's own .venv comes first on the path, so that `.venv/bin/dvc repro` works
     without activating it.
     """
-    inputs = item.inputs(params)
+    inputs = item.inputs(params, root)
     inputs = [path for path in inputs if not any(path.startswith(f"{other}/") for other in inputs)]
     entry = {
         "cmd": f'PATH="$PWD/.venv/bin:$PATH" espalier stage {item.name}',
@@ -112,17 +116,17 @@ def dvc_stage(item: Stage, params: Params, with_code: bool = True) -> dict:
     return entry
 
 
-def dvc_yaml(params: Params, with_code: bool = True) -> str:
+def dvc_yaml(params: Params, with_code: bool = True, root: Path = Path(".")) -> str:
     """The text of dvc.yaml; a project that holds only data depends on no code (`with_code=False`)."""
     plots = [{path: options} for path, options in PLOTS.items()]
-    data = {"stages": {item.name: dvc_stage(item, params, with_code) for item in STAGES}, "plots": plots}
+    data = {"stages": {item.name: dvc_stage(item, params, with_code, root) for item in STAGES}, "plots": plots}
     head = "# Made from flows/stages.py by `python -m flows.stages`; do not edit.\n"
     return head + yaml.safe_dump(data, sort_keys=False, width=110)
 
 
 def refresh_dvc_yaml(root: Path, params: Params) -> bool:
     """Write dvc.yaml when the table or the named files have changed; True when it was written."""
-    path, text = root / "dvc.yaml", dvc_yaml(params, with_code=(root / "engine").is_dir())
+    path, text = root / "dvc.yaml", dvc_yaml(params, (root / "engine").is_dir(), root)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
     store.write_text(path, text)

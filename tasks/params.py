@@ -60,9 +60,10 @@ class Ingest:
 
 @dataclass
 class Template:
-    lines: list[str] = option(
-        LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines"
+    lines: list[str] | None = option(
+        LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
     )
+    file: str | None = option(None, "file of templates instead of `lines`, as for Wapiti or CRF++", "text?")
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
 
@@ -174,11 +175,16 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
             _assign(params, f"{section}.{key}", value, str(path))
         _section(params, section, str(path))
     params.given = tuple(name for name in params.given if data.get(name))
+    named = {f"{section}.{key}" for section, values in data.items() for key in values or {}}
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or "." not in name:
             raise EspalierError(f"--set {text}: expected section.key=value, for example --set train.rho1=0.2")
         _assign(params, name, _override(text, value), "--set")
+        named.add(name)
+    if params.template.file and "template.lines" not in named:
+        params.template.lines = None  # the default is for those who say nothing
+    check_templates(params.template)
     _check_shares(params)
     return params
 
@@ -252,6 +258,17 @@ _CONVERT = {
 }
 
 
+def check_templates(template: Template) -> None:
+    """Templates come from one place."""
+    if template.file and template.lines:
+        raise EspalierError(
+            f"template.file is {template.file!r} and template.lines holds templates too: "
+            "expected one of them, set the other to null"
+        )
+    if not template.file and not template.lines:
+        raise EspalierError("template.lines and template.file are both null: expected templates in one of them")
+
+
 def _check_shares(params: Params) -> None:
     ingest = params.ingest
     total = ingest.dev_share + ingest.test_share + ingest.unlabelled_share
@@ -278,7 +295,7 @@ def _yaml_entry(item, value: Any) -> list[str]:
     choices = f" ({' | '.join(item.metadata['choices'])})" if item.metadata["choices"] else ""
     comment = f"  # {item.metadata['help']}{choices}"
     if isinstance(value, list):
-        return [f"{comment}", f"  {item.name}:", *(f'    - "{line}"' for line in value)]
+        return [comment, f"  {item.name}:", *(f'    - "{line}"' for line in value)]
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return [comment, f"  {item.name}: {text}"]
 

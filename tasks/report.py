@@ -15,8 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from engine import measures
+from engine import templates as language
+from engine.errors import EspalierError
 from engine.monitor import STOP_REASONS
-from engine.templates import MACRO
+from engine.sources import Source
+from engine.templates import Macro
 from tasks import charts, store
 from tasks.page import (
     MISSING,
@@ -50,6 +53,7 @@ CONTEXT = 4  # tokens shown either side of a mistake in a long sequence
 MISTAKE_TOKENS = 40  # of a longer sequence only the part around its worst mistake
 WEIGHTS_PER_LABEL, WEIGHTS_IN_PAGE = 10, 1500  # of each sign; what the filter can find
 CURVE_POINTS, CURVE_ROWS = 240, 20
+STRIP = 12  # places either side that a strip of values shows
 READINGS = 64  # ways to read one observation that are looked at
 SOLVERS = {
     "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "pqn": "proximal quasi-Newton",
@@ -511,22 +515,30 @@ def chunks(m: Metrics) -> Html | None:
 
 # Observations and weights in words ------------------------------------------------------------------
 
-BOUNDARY = re.compile(r"_B([+-])(\d+)")
+BOUNDARY = re.compile(r"_x([+-])(\d+)")
 ANYTHING = "∗"
 
 
 class Template(NamedTuple):
-    """A template line cut at its macros: literals[0] spots[0] literals[1] …; a spot is (row, column)."""
+    """A template line cut at its macros: literals[0] spots[0] literals[1] …"""
 
     literals: tuple[str, ...]
-    spots: tuple[tuple[int, int], ...]
+    spots: tuple[Macro, ...]
 
 
 def parse_template(line: str) -> Template | None:
-    """None for a line with macros we do not know: its observations are then shown as they are."""
-    parts = MACRO.split(line)
-    spots = tuple((int(row), int(at)) for row, at in zip(parts[1::3], parts[2::3], strict=True))
-    return None if any("%" in text for text in parts[0::3]) else Template(tuple(parts[0::3]), spots)
+    """None for a line that is no template of ours: its observations are then shown as they are."""
+    try:
+        (found,) = language.parse([line])
+    except EspalierError:
+        return None
+    literals = [""]
+    for part in found.parts:
+        if isinstance(part, str):
+            literals[-1] += part
+        else:
+            literals.append("")
+    return Template(tuple(literals), tuple(found.macros))
 
 
 def readings(literals: Sequence[str], text: str) -> Iterator[tuple[str, ...]]:
@@ -565,9 +577,11 @@ class Phrases:
         found = [(t.spots, v) for t in self.templates if (v := reading(t, observation)) is not None]
         if len(found) == 1:
             return context_words(*found[0])
-        if found and all(len(spots) == 1 for spots, _ in found):  # a bag: the same name at several places
-            places = ", ".join(f"{spots[0][0]:+d}" if spots[0][0] else "0" for spots, _ in found)
-            return f"{boundary_words(found[0][1][0])} at {places}"
+        spots = [spot for spots, _ in found for spot in spots]
+        alike = len({spot.source for spot in spots}) == 1 and {spot.origin for spot in spots} == {language.HERE}
+        if alike and all(len(mine) == 1 for mine, _ in found):  # a bag: the same name at several places
+            places = ", ".join(f"{spot.shift:+d}" if spot.shift else "0" for spot in spots)
+            return f"{source_words(spots[0].source)}{boundary_words(found[0][1][0])} at {places}"
         return observation
 
     def weight(self, row: dict[str, Any]) -> str:
@@ -584,12 +598,38 @@ class Phrases:
         return f"{self.nouns.token} {seen[1:-1]}" if alone else seen
 
 
-def context_words(spots: Sequence[tuple[int, int]], values: Sequence[str]) -> str:
-    """One strip for each column: values in order, the current one bracketed, ∗ for what was not looked at."""
-    columns: dict[int, dict[int, str]] = {}
-    for (offset, at), value in zip(spots, values, strict=True):
-        columns.setdefault(at, {})[offset] = boundary_words(value)
-    return ", ".join((f"col {at}: " if at else "") + strip(seen) for at, seen in sorted(columns.items()))
+def context_words(spots: Sequence[Macro], values: Sequence[str]) -> str:
+    """One strip for each source: values in order, the current one bracketed, ∗ for what was not looked at."""
+    strips: dict[tuple[int, str], dict[int, str]] = {}
+    fixed = []
+    for spot, value in zip(spots, values, strict=True):
+        heading = source_words(spot.source)
+        if spot.origin == language.HERE and abs(spot.shift) <= STRIP:
+            strips.setdefault((spot.source.column, heading), {})[spot.shift] = boundary_words(value)
+        else:
+            fixed.append(f"{place_words(spot)} {heading}{boundary_words(value)}")
+    return ", ".join([*(heading + strip(seen) for (_, heading), seen in sorted(strips.items())), *fixed])
+
+
+def source_words(source: Source) -> str:
+    """What stands before a value: nothing for the first column as it is, else `col 1: `, `last 3 of col 1: `."""
+    first = source.arguments[0] if source.arguments else None
+    name = {
+        "x": "", "t": f"does `{first}` match", "m": f"match of `{first}`", "p": f"first {first}", "s": f"last {first}",
+        "w": "shape", "g": f"{first}-gram", "l": f"list {first}", "q": "bin",
+    }[source.letter]  # fmt: skip
+    name += " without case" if name and source.lower else "lower case" if source.lower else ""
+    column = f"col {source.column}" if source.column else ""
+    return f"{' of '.join(filter(None, [name, column]))}: " if name or column else ""
+
+
+def place_words(spot: Macro) -> str:
+    """`first` and `last` of the sequence, `3 after first`, `2 before last`; `at +20` for what is far away."""
+    if spot.origin == language.HERE:
+        return f"at {spot.shift:+d}"
+    if spot.origin == language.FIRST:
+        return "first" if spot.shift == 0 else f"{spot.shift} after first"
+    return "last" if spot.shift == -1 else f"{-1 - spot.shift} before last"
 
 
 def strip(seen: dict[int, str]) -> str:
@@ -598,7 +638,7 @@ def strip(seen: dict[int, str]) -> str:
 
 
 def boundary_words(value: str) -> str:
-    """`_B-1` is the place before the first token, `_B+1` the one behind the last."""
+    """`_x-1` is the place before the first token, `_x+1` the one behind the last."""
     found = BOUNDARY.fullmatch(value)
     if not found:
         return value

@@ -11,10 +11,10 @@ from engine.data import Dataset, make_dataset
 from engine.errors import EspalierError
 from engine.layout import FAMILIES
 from engine.model import Model
+from engine.templates import check_columns, sources_of
 from tasks import store
 from tasks.sources import conll, input_columns
 from tasks.sources.conll import read_bytes
-from tasks.templates import check_columns, parse
 
 
 def model_ids(model: Model, observations: list[str]) -> np.ndarray:
@@ -34,12 +34,11 @@ def renumber(dataset: Dataset, model: Model, observations: list[str], labels: li
 
 def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
     """Features of raw tokens for this model (columns sequence, x0, x1, …)."""
-    templates = parse(model.templates, "the model's templates")
     names = input_columns(tokens)
-    check_columns(templates, len(names))
+    check_columns(model.parsed, len(names))
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
     columns = [store.arrow_texts(tokens[name]) for name in names]
-    return make_dataset(lookup.find(model.vocabulary, templates, columns, offsets), None, offsets)
+    return make_dataset(lookup.find(model.vocabulary, model.parsed, columns, offsets), None, offsets)
 
 
 def tag(model: Model, tokens: pl.DataFrame) -> list[str]:
@@ -56,7 +55,7 @@ def tag_columns(model: Model, data: bytes | None, path: Path, separator: str | N
     """Lines of columns with the predicted label behind, an empty line after each sequence."""
     frame = conll.parse(read_bytes(path) if data is None else data, path, separator)
     names = [name for name in frame.columns if name.startswith("c")]
-    width = max((macro.column for t in parse(model.templates) for macro in t.macros), default=0) + 1
+    width = max((source.column for source in sources_of(model.parsed)), default=0) + 1
     if len(names) < width:
         raise EspalierError(f"{path} has {len(names)} columns, the model looks at {width}: expected its input columns")
     tokens = frame.select("sequence", *(pl.col(name).alias(f"x{i}") for i, name in enumerate(names[:width])))

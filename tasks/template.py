@@ -19,9 +19,10 @@ from engine.data import FIRST_SET, UNKNOWN
 from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params
+from tasks.pattern_files import read_templates
 from tasks.progress import Progress
 from tasks.sources import input_columns
-from tasks.templates import Expansion, Template, check_columns, encode, parse
+from tasks.templates import Expansion, Template, check_columns, column_names, encode, resolve
 
 MERGE = 1_000_000  # counts of blocks that are kept apart at least, before they are added up
 
@@ -33,22 +34,26 @@ def grow_vocabulary(blocks: Iterable[list[Expansion]], min_count: int) -> pl.Dat
         waiting.append(_counts(expansions))
         if sum(map(len, waiting)) > max(MERGE, len(merged)):
             merged, waiting = _added([merged, *waiting]), []
-    vocabulary = (
-        _added([merged, *waiting]).filter(pl.col("count") >= min_count)
-        .sort("template", "count", "observation", descending=[False, True, False])
-    )  # fmt: skip
+    vocabulary = _added([merged, *waiting]).filter(pl.col("count") >= min_count)
     if vocabulary.is_empty():
         raise EspalierError(f"no observation occurs {min_count} times: lower template.min_count")
-    return vocabulary
+    return ordered(vocabulary)
+
+
+def ordered(vocabulary: pl.DataFrame) -> pl.DataFrame:
+    """By template, then frequent ones first, then by text; texts sorted alone and then by a number: half the time."""
+    by_text = vocabulary["observation"].arg_sort()
+    key = (vocabulary["template"].cast(pl.Int64) * (1 << 40) - vocabulary["count"]).gather(by_text)
+    return vocabulary[by_text.gather(np.argsort(key.to_numpy(), kind="stable"))]
 
 
 def _counts(expansions: list[Expansion]) -> pl.DataFrame:
     """How often each observation occurs in a block, and the first template that yields it."""
     schema = {"observation": pl.String, "template": pl.Int16, "count": pl.Int64}
-    parts = [
-        pl.DataFrame({"observation": texts, "template": i, "count": np.bincount(codes, minlength=len(texts))},
-                     schema_overrides=schema) for i, (codes, texts) in enumerate(expansions)
-    ]  # fmt: skip
+    parts = []
+    for codes, texts, i, _ in expansions:
+        columns = {"observation": texts, "template": i, "count": np.bincount(codes[codes >= 0], minlength=len(texts))}
+        parts.append(pl.DataFrame(columns, schema_overrides=schema))
     return _added([pl.DataFrame(schema=schema), *parts])
 
 
@@ -118,14 +123,16 @@ def data_version(root: Path) -> str:
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(None, "token")
-    templates, info = parse(params.template.lines), store.token_info(root, "train")
+    (lines, lists), info = read_templates(root, params.template), store.token_info(root, "train")
     label_texts: set[str] = set()
 
     def blocks(split: str, note: str) -> Iterator[pl.DataFrame]:
         for tokens in store.token_blocks(root, split):
-            check_columns(templates, len(input_columns(tokens)))
+            check_columns(lines, len(input_columns(tokens)))
             yield tokens
             progress.step(len(tokens), note=note)
+
+    templates = resolve(lines, blocks("train", "resolving"))
 
     def counted() -> Iterator[list[Expansion]]:
         for tokens in blocks("train", "counting"):
@@ -151,9 +158,9 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         store.remove_stale_shards(root, split, splits[split]["shards"])
     store.write_arrow(root / store.VOCABULARY, vocabulary.select("observation", "template", "count"))
     manifest = {
-        "templates": [t.line for t in templates], "columns": list(range(len(templates))),
-        "kinds": [t.kind for t in templates], "labels": labels.names, "label_sets": labels.sets, "nouns": info["nouns"],
-        "observations": len(vocabulary), "splits": splits,
+        "templates": [t.line for t in templates], "columns": column_names(templates),
+        "kinds": [t.kind for t in templates], "lists": lists, "labels": labels.names, "label_sets": labels.sets,
+        "nouns": info["nouns"], "observations": len(vocabulary), "splits": splits,
         "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
     }  # fmt: skip
     store.write_json(root / store.MANIFEST, manifest)

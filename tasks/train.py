@@ -70,6 +70,7 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
         "kinds": manifest["kinds"], "data_version": manifest["data_version"], "code_version": source_hash(),
         "train_sequences": manifest["splits"]["train"]["sequences"],
         "train_tokens": manifest["splits"]["train"]["tokens"],
+        **({"lists": manifest["lists"]} if manifest.get("lists") else {}),
     }  # fmt: skip
 
 

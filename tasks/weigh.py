@@ -11,10 +11,10 @@ import polars as pl
 
 from engine.data import Dataset
 from engine.mixture import Mixture, bags, fit_mixture
+from engine.templates import columns_of, parse
 from tasks import store
 from tasks.params import Params, Weigh
 from tasks.progress import Progress
-from tasks.templates import parse
 
 TYPICAL, EXAMPLES = 6, 5  # observations and inputs that describe a cluster
 
@@ -44,10 +44,10 @@ def effective_sample_size(weights: np.ndarray) -> float:
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
-def informative_columns(manifest: dict) -> list[int]:
-    """Columns of features whose template depends on the input; a constant says nothing about a bag."""
-    templates = parse(manifest["templates"])
-    return [i for i, of in enumerate(manifest["columns"]) if templates[of].macros]
+def informative_columns(lines: list[str]) -> list[int]:
+    """Columns whose value depends on the input; a constant says nothing about a bag."""
+    templates = parse(lines)
+    return [place for place, (i, _) in enumerate(columns_of(templates)) if templates[i].macros]
 
 
 def describe(mixture: Mixture, k: int, vocabulary: pl.DataFrame) -> list[list[str]]:
@@ -105,7 +105,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     weights, labelled = np.ones(size), np.zeros(size, np.int32)
     found = {"clusters": [], "jensen_shannon": None, "pool_without_label_share": None}
     if options.clusters and manifest["splits"]["unlabelled"]["tokens"]:
-        pool, columns = store.read_dataset(root, "unlabelled", manifest), informative_columns(manifest)
+        pool, columns = store.read_dataset(root, "unlabelled", manifest), informative_columns(manifest["templates"])
         narrow = [data._replace(observations=data.observations[:, columns]) for data in (train, pool)]
         mixture, labelled, assigned = cluster(*narrow, manifest["observations"], options)
         k = len(mixture.log_weights)

@@ -33,7 +33,7 @@ def _name(window) -> str:
 
 
 LINES = [*(f"U{_name(w)}=" + "|".join(f"%x[{row},{column}]" for column, row in w) for w in WINDOWS), "B"]
-FIRST, LAST = "Uw[-1]=_B-1", "Uw[1]=_B+1"  # what CRFsuite's example calls __BOS__ and __EOS__
+FIRST, LAST = "Uw[-1]=_x-1", "Uw[1]=_x+1"  # what CRFsuite's example calls __BOS__ and __EOS__
 
 
 # ---- rows
@@ -89,7 +89,7 @@ def _gradients_of_wapiti(context: Context) -> Iterator[dict]:
 def problem_of(tokens) -> corpora.Problem:
     """CRFsuite's example leaves out what reaches beyond a sentence, but for a mark on its first and last word."""
     text = pl.col("observation")
-    beyond = text.str.contains(r"[=|]_B[+-]\d") & ~text.is_in([FIRST, LAST])
+    beyond = text.str.contains(r"[=|]_x[+-]\d") & ~text.is_in([FIRST, LAST])
     return corpora.make_problem(*tokens, LINES, drop=beyond)
 
 

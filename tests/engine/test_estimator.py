@@ -188,3 +188,30 @@ def test_a_warm_start_reaches_the_same_optimum_in_fewer_iterations(tmp_path):
 def test_mistakes_are_named(call, message):
     with pytest.raises(EspalierError, match=message):
         call()
+
+
+MACROS = ['U1:%t[0,0,"s$"]', "U2:%P[0,0,2]/%S[-1,0,2]", "U3:%w[0,0,1]", "U4:%g[0,0,3]", 'U5:%l[0,0,"names.txt"]',
+          "U6:%q[0,1,2]", "u7:%x[@1,0]/%X[@-1,0]", "b"]  # fmt: skip
+
+
+def test_every_macro_in_python(tmp_path, monkeypatch):
+    """Lists are read when the model is fitted and travel with it; what was learned is in its templates."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.txt").write_text("the dog\tanimal\ncat\tanimal\n", encoding="utf-8")
+    rows = [[(word, str(len(word))) for word in sentence] for sentence in X]
+    crf = CRF(MACROS, rho1=0.01).fit(rows, Y)
+    assert crf.predict(rows) == Y
+    assert crf.model_.templates[3:6] == ["U4:%g[0,0,3,6]", 'U5:%l[0,0,"names.txt"]', 'U6:%q[0,1,"3.0"]']
+    assert {"U5:B-animal", "U4:<do"} <= set(crf.model_.observations)
+    crf.save("a.model")
+    (tmp_path / "names.txt").unlink()
+    loaded = CRF.load("a.model")
+    for before, after in zip(crf.predict_marginals(rows), loaded.predict_marginals(rows), strict=True):
+        assert np.array_equal(before, after)
+    with pytest.raises(EspalierError, match="names.txt: there is no such list of names"):
+        loaded.fit(rows, Y)
+
+
+def test_bins_of_a_column_that_is_not_there():
+    with pytest.raises(EspalierError, match=r"template `U:%q\[0,1,2\]` points at column 1, the data has column 0"):
+        CRF(["U:%q[0,1,2]"]).fit(X, Y)

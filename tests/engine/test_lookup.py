@@ -7,12 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import lookup
-from engine.templates import expand_one, parse
+from engine.templates import expand_rows, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
 # Few values, so that they repeat; among them boundary values, the empty text and what runs together with its neighbour.
-VALUES = ("a", "b", "aa", "ab", "", "_B-1", "_B+1", "_B", "\x00", "é", "漢", "😀")
-LITERALS = ("", ":", "a", "é", "_B")
+VALUES = ("a", "b", "aa", "ab", "", "_x-1", "_x+1", "_x", "\x00", "é", "漢", "😀")
+LITERALS = ("", ":", "a", "é", "_x")
 
 
 @st.composite
@@ -28,13 +28,14 @@ def cases(draw):
     for _ in range(rng.integers(1, 5)):
         line = str(rng.choice(list("UB*"))) + str(rng.choice(LITERALS))
         for _ in range(rng.integers(0, 4)):
-            line += f"%x[{rng.integers(-7, 8)},{rng.integers(width)}]" + str(rng.choice(LITERALS))
+            at = "@" if rng.random() < 0.3 else ""
+            line += f"%x[{at}{rng.integers(-7, 8)},{rng.integers(width)}]" + str(rng.choice(LITERALS))
         lines.add(line)
     return sequences, sorted(lines), int(rng.integers(2**32))
 
 
 def written_out(sequences, templates):
-    return [[expand_one(template, rows, t) for template in templates] for rows in sequences for t in range(len(rows))]
+    return [row for rows in sequences for row in expand_rows(templates, rows)]
 
 
 def found_by_hash(sequences, templates, names):
@@ -58,6 +59,7 @@ def some_names(texts, seed):
 @EXAMPLES
 @given(cases(), st.sampled_from([1, 4, lookup.MEMORY]))
 @example(([[("a",)]], ["U:%x[-999999999,0]/%x[999999999,0]"], 1), 1)
+@example(([[("a",)]], ["U:%x[@-999999999,0]/%x[@999999999,0]"], 1), 1)
 @example(([[("a",)] * 3, [("b",)]], ["U:" + "%x[0,0]%x[1,0]" * 20], 1), 4)
 @pytest.mark.nojit
 def test_ids_are_those_of_expansions_written_out(case, memory):

@@ -281,6 +281,9 @@ HEADS = {
     "labels empty": lambda head: head | {"labels": []},
     "a label fewer": lambda head: head | {"labels": head["labels"][:-1]},
     "templates a number": lambda head: head | {"templates": 5},
+    "lists a text": lambda head: head | {"lists": "names"},
+    "lists of numbers": lambda head: head | {"lists": {"names": [1]}},
+    "another list": lambda head: head | {"lists": {"names": ["a"]}},
     "deeper than the stack": lambda head: "[" * 200_000,
     "a number of 10,000 digits": lambda head: '{"format": ' + "1" * 10_000 + "}",
 }
@@ -440,3 +443,16 @@ def test_no_code_runs_while_loading(model, saved, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "TRAPPED").exists()
+
+
+def test_lists_travel_with_the_model_and_are_covered_by_its_checksum(model, tmp_path):
+    lists = {"b.txt": ["a b\tpair", "é"], "a.txt": ["c"]}
+    with_lists = dataclasses.replace(model, templates=['U00:%l[0,0,"b.txt"]', "B"], info=INFO | {"lists": lists})
+    with_lists.save(tmp_path / "lists.model")
+    found = Model.load(tmp_path / "lists.model")
+    assert found.lists == lists and found.parsed[0].macros[0].source.names.tags(["a", "b"]) == ["B-pair", "I-pair"]
+    head = head_of(with_lists.table())
+    head["lists"]["b.txt"][1] = "e"
+    path = write(tmp_path / "changed.model", with_head(with_lists.table(), head))
+    with pytest.raises(EspalierError, match="damaged, its content does not have the checksum"):
+        Model.load(path)

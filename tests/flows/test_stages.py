@@ -11,7 +11,9 @@ import pytest
 import yaml
 from stage_runs import run_stages, small_params, tree
 
+from engine.errors import EspalierError
 from flows import cli
+from flows.pipeline import Project
 from flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage
 from tasks import store
 from tasks.params import Params, load_params
@@ -69,6 +71,22 @@ def test_named_files_are_inputs_only_when_given():
     params.ingest.path, params.ingest.test_path, params.train.initial = "a.conll", "b.conll", "pinned.model"
     assert stage("ingest").inputs(params) == ["a.conll", "b.conll"]
     assert stage("train").inputs(params)[0] == "pinned.model"
+
+
+def test_lists_that_templates_name_are_inputs_of_the_stage_that_reads_them(tmp_path):
+    params = Params()
+    assert stage("template").inputs(params) == list(stage("template").reads)
+    params.template.lines = ["U", 'U:%l[0,0,"raw/towns.txt"]']
+    assert stage("template").inputs(params)[0] == "raw/towns.txt"
+    params.template.lines, params.template.file = None, "pattern.txt"
+    (tmp_path / "pattern.txt").write_text('U:%l[0,0,"raw/rivers.txt"]\n', encoding="utf-8")
+    assert stage("template").inputs(params, tmp_path)[:2] == ["pattern.txt", "raw/rivers.txt"]
+    assert refresh_dvc_yaml(tmp_path, params) is True
+    found = yaml.safe_load((tmp_path / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert {"pattern.txt", "raw/rivers.txt"} <= set(found["template"]["deps"])
+    assert not any("rivers" in path for name in NAMES if name != "template" for path in found[name]["deps"])
+    with pytest.raises(EspalierError, match="the templates name the list 'raw/rivers.txt': there is no such file"):
+        Project(tmp_path, params).check()
 
 
 @pytest.mark.parametrize("name", NAMES)

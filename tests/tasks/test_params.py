@@ -202,3 +202,22 @@ def test_a_missing_file_names_the_remedy(tmp_path):
 def test_a_folder_instead_of_a_file(tmp_path):
     with pytest.raises(EspalierError, match="cannot be read"):
         load_params(tmp_path)
+
+
+# ---- where templates come from
+
+
+def test_a_file_of_templates_takes_the_place_of_the_default(tmp_path):
+    found = load(tmp_path, "template: {file: pattern.txt}")
+    assert (found.template.file, found.template.lines) == ("pattern.txt", None)
+    found = load(tmp_path, "template: {lines: null, file: pattern.txt}")
+    assert (found.template.file, found.template.lines) == ("pattern.txt", None)
+    assert load(tmp_path, "", ["template.file=pattern.txt"]).template.lines is None
+
+
+def test_templates_come_from_one_place(tmp_path):
+    both = "template.file is 'p' and template.lines holds templates too: expected one of them, set the other to null"
+    assert both in refusal(tmp_path, "template: {file: p, lines: [U]}")
+    assert both in refusal(tmp_path, "template: {lines: [U]}", ["template.file=p"])
+    assert "template.lines and template.file are both null" in refusal(tmp_path, "template: {lines: null}")
+    assert "template.lines is [], expected a list of texts or null" in refusal(tmp_path, "template: {lines: []}")

@@ -416,10 +416,10 @@ def unigram(observation: str, label: str = "TH") -> dict:
     ("template", "observation", "words"),
     [
         ("U03:%x[-1,0]/%x[0,0]", "U03:t/h", "t·[h] → TH"),
-        ("U03:%x[-1,0]/%x[0,0]", "U03:_B-1/h", "⟨start⟩·[h] → TH"),
-        ("U03:%x[0,0]/%x[1,0]", "U03:h/_B+1", "[h]·⟨end⟩ → TH"),
+        ("U03:%x[-1,0]/%x[0,0]", "U03:_x-1/h", "⟨start⟩·[h] → TH"),
+        ("U03:%x[0,0]/%x[1,0]", "U03:h/_x+1", "[h]·⟨end⟩ → TH"),
         ("U04:%x[-2,0]", "U04:t", "t·∗·[∗] → TH"),
-        ("U04:%x[-2,0]", "U04:_B-2", "⟨start−1⟩·∗·[∗] → TH"),
+        ("U04:%x[-2,0]", "U04:_x-2", "⟨start−1⟩·∗·[∗] → TH"),
         ("U05:%x[0,1]", "U05:NN", "col 1: [NN] → TH"),
         ("U06:%x[0,0]/%x[-1,1]", "U06:dog/DT", "[dog], col 1: DT·[∗] → TH"),
         ("U", "U", "any letter → TH"),
@@ -430,6 +430,14 @@ def unigram(observation: str, label: str = "TH") -> dict:
         ("U07:%m[0,0,x]", "U07:what", "U07:what → TH"),
         ("U08:%x[0,0]", "U09:elsewhere", "U09:elsewhere → TH"),
         ("U10:%x[ -1 , 0 ]", "U10:t", "t·[∗] → TH"),
+        ("U11:%s[-1,0,2]/%s[0,0,2]", "U11:ed/ly", "last 2: ed·[ly] → TH"),
+        ("U12:%W[0,1]", "U12:xx", "shape without case of col 1: [xx] → TH"),
+        ("U13:%g[0,0,3]", "U13:<un", "3-gram: [<un] → TH"),
+        ('U14:%t[0,0,"^a"]', "U14:true", "does `^a` match: [true] → TH"),
+        ("U15:%x[@1,0]/%x[0,0]", "U15:a/b", "[b], first a → TH"),
+        ("U16:%x[@-2,1]", "U16:a", "1 before last col 1: a → TH"),
+        ("U17:%X[0,0] # comment", "U17:a", "lower case: [a] → TH"),
+        ("U18:%x[999999999,0]", "U18:a", "at +999999999 a → TH"),
     ],
 )
 def test_observations_are_told_as_what_was_seen(template, observation, words):

@@ -12,14 +12,15 @@ from stage_runs import run_stages, small_params, tree
 
 from engine import lookup
 from engine.errors import EspalierError
-from tasks import store, template
+from engine.model import Model
+from tasks import store, tagging, template
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.templates import encode, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 LINES = ["U:%x[0,0]", "U:%x[1,0]", "*2:%x[-1,0]/%x[0,0]", "B"]
-SEQUENCES = st.lists(st.lists(st.sampled_from(["a", "b", "/", "_B+1", "é"]).map(lambda x: [x]), min_size=1, max_size=4),
+SEQUENCES = st.lists(st.lists(st.sampled_from(["a", "b", "/", "_x+1", "é"]).map(lambda x: [x]), min_size=1, max_size=4),
                      min_size=1, max_size=4)  # fmt: skip
 
 
@@ -257,4 +258,89 @@ def test_a_part_with_fewer_columns_stops_the_stage(project):
     before = tree(project)
     with pytest.raises(EspalierError, match="points at column 1, the data has column 0"):
         run_stages(project, params, "template")
+    assert tree(project) == before
+
+
+# ---- templates with several values, bins and lists
+
+RICH = ["U:%g[0,0,2]", 'U1:%l[0,0,"names.txt"]/%x[1,0]', "U2:%q[0,0,2]", "u3:%x[@-1,0]", "B"]
+
+
+def rich_project(root, **options):
+    """Training words over letters and digits, and a list of names beside them."""
+    (root / "names.txt").write_text("a b\tpair\nb\n", encoding="utf-8")
+    write(root, train=["ab1", "b2a", "3"], test=["ab", "é9"], unlabelled=["bab"])
+    return run(root, RICH, **options)
+
+
+def test_what_the_training_data_decide_is_in_the_manifest(tmp_path):
+    rich_project(tmp_path)
+    manifest = store.read_manifest(tmp_path)
+    assert manifest["templates"] == ["U:%g[0,0,2,2]", RICH[1], 'U2:%q[0,0,"2.0"]', *RICH[3:]]
+    assert manifest["columns"] == ["t00", "t00.1", "t01", "t02", "t03", "t04"]
+    assert manifest["lists"] == {"names.txt": ["a b\tpair", "b"]} and manifest["kinds"] == ["U", "U", "U", "U", "B"]
+
+
+@pytest.mark.parametrize("shard_tokens", [1, 1000])
+def test_features_of_rich_templates_by_hand(tmp_path, shard_tokens):
+    rich_project(tmp_path, shard_tokens=shard_tokens)
+    manifest = store.read_manifest(tmp_path)
+    words = {"train": ["ab1", "b2a", "3"], "test": ["ab", "é9"], "unlabelled": ["bab"]}
+    lines, lists = manifest["templates"], manifest["lists"]
+    names = store.read_vocabulary(tmp_path)["observation"].to_list()
+    expected = reference.vocabulary([[[c] for c in word] for word in words["train"]], lines, 1, lists)
+    assert store.read_vocabulary(tmp_path).rows() == expected
+    for split, part in words.items():
+        found = store.read_dataset(tmp_path, split, manifest).observations
+        rows = reference.expand([[[c] for c in word] for word in part], lines, lists)
+        assert found.tolist() == [[names.index(text) if text in names else -1 for text in row] for row in rows]
+
+
+def test_a_model_alone_is_enough_to_tag_elsewhere(tmp_path):
+    """Without the list, without the features: what the templates need is in the model file."""
+    rich_project(tmp_path)
+    params = small_params()
+    params.template.lines = RICH
+    params.train.rho1 = 0.01
+    run_stages(tmp_path, params, "template", "weigh", "train", "evaluate")
+    (tmp_path / "names.txt").unlink()
+    model = Model.load(tmp_path / store.CANDIDATE)
+    assert model.lists == {"names.txt": ["a b\tpair", "b"]}
+    tokens = tokens_of([[["a"], ["b"], ["1"]], [["é"]]])
+    found = tagging.dataset_of(model, tokens).observations
+    rows = reference.expand([[["a"], ["b"], ["1"]], [["é"]]], model.templates, model.lists)
+    known = {text: i for i, text in enumerate(model.observations)}
+    expected = [[known[text] for text in row if text in known] for row in rows]
+    assert [[i for i in row if i >= 0] for row in found.tolist()] == expected
+    assert any(text.startswith("U1:B-pair/") for text in model.observations)
+
+
+def test_a_file_of_templates(tmp_path):
+    write(tmp_path, train=["ab"], test=["b"])
+    (tmp_path / "pattern.txt").write_text("# Wapiti's\nu:%x[0,0]\n\n*\n", encoding="utf-8")
+    run(tmp_path, ["U"], file=None)
+    params = Params()
+    params.template.lines, params.template.file = None, "pattern.txt"
+    template.main(tmp_path, params, Progress())
+    assert store.read_manifest(tmp_path)["templates"] == ["u:%x[0,0]", "*"]
+    assert store.read_vocabulary(tmp_path)["observation"].to_list() == ["u:a", "u:b", "*"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['U:%l[0,0,"none.txt"]'], "there is no such list of names"),
+        (["U:%q[0,0,4]"], "makes bins of column 0, which holds no number in the training data"),
+        (["U:%q[0,3,4]"], "points at column 3"),
+    ],
+)
+def test_what_cannot_be_resolved_changes_nothing(project, lines, expected):
+    before, params = tree(project), small_params()
+    params.template.lines = lines
+    if "%q[0,0" in lines[0]:
+        write(project, train=["ab"], test=["b"])
+        before = tree(project)
+    with pytest.raises(EspalierError) as caught:
+        run_stages(project, params, "template")
+    assert expected in str(caught.value)
     assert tree(project) == before

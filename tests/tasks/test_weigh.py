@@ -90,8 +90,8 @@ def test_effective_sample_size_by_hand():
 
 
 def test_constants_say_nothing_about_a_bag():
-    manifest = {"templates": ["U", "U:%x[0,0]", "B", "*1:%x[-1,0]"], "columns": [0, 1, 1, 2, 3]}
-    assert weigh.informative_columns(manifest) == [1, 2, 4]
+    assert weigh.informative_columns(["U", "U:%x[0,0]", "B", "*1:%x[-1,0]"]) == [1, 3]
+    assert weigh.informative_columns(["U", "U:%g[0,0,2,3]", "B", 'U:%l[0,0,"names.txt"]']) == [1, 2, 3, 5]
 
 
 def test_clusters_of_two_plain_languages():

@@ -1,0 +1,42 @@
+"""Where the templates of a project are written, and the files that they name."""
+
+from pathlib import Path
+
+from engine.errors import EspalierError
+from engine.lists import read_list
+from engine.templates import Template, list_files, parse
+from tasks.params import Template as Options
+from tasks.params import check_templates
+
+
+def template_lines(root: Path, options: Options) -> tuple[list[str], str]:
+    """The lines of the templates, and the name of the place where they stand."""
+    check_templates(options)
+    return (read_patterns(root / options.file), options.file) if options.file else (options.lines, "template.lines")
+
+
+def read_patterns(path: Path) -> list[str]:
+    """The lines of a file of templates in the form of Wapiti or CRF++."""
+    try:
+        return path.read_bytes().decode("utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise EspalierError(f"template.file is {path}: there is no such file") from None
+    except OSError as error:
+        raise EspalierError(f"template.file is {path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise EspalierError(f"{path}, line {line}: is not UTF-8; save the file as UTF-8") from None
+
+
+def named_lists(root: Path, options: Options) -> list[str]:
+    """The files of the lists that the templates name; none while the file of templates is not there."""
+    if options.file and not (root / options.file).is_file():
+        return []
+    return list_files(parse(*template_lines(root, options)))
+
+
+def read_templates(root: Path, options: Options) -> tuple[list[Template], dict[str, list[str]]]:
+    """The templates of a project with their lists, and the lines of these lists by the names of their files."""
+    lines, where = template_lines(root, options)
+    lists = {name: read_list(root / name) for name in list_files(parse(lines, where))}
+    return parse(lines, where, lists), lists
