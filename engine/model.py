@@ -190,7 +190,10 @@ def _recode(column, codes: dict[str, int], path: Path, what: str) -> np.ndarray:
     if unknown:
         raise EspalierError(f"{path}: {what} {unknown[0]!r} is not known to the file's own list; {REMEDY}")
     table = np.array([codes[name] for name in names] + [-1], np.int64)
-    return table[column.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+    indices = column.indices.to_numpy(zero_copy_only=False)
+    if column.null_count:  # NaN among floats; Arrow's own way to fill them would load its compute functions
+        indices = np.where(np.isnan(indices), len(names), indices).astype(np.int64)
+    return table[indices]
 
 
 def _layout(n_labels: int, n_observations: int, family, observation, previous, label) -> Layout:

@@ -9,6 +9,8 @@ from pathlib import Path
 from engine.errors import EspalierError
 
 MODEL_HELP = "model file (models/champion.model, else the candidate)"
+# As in tasks.store, which would load Polars; a test compares them.
+MODELS = ("models/champion.model", "models/candidate.model")
 STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
 
 
@@ -36,19 +38,7 @@ def parser() -> argparse.ArgumentParser:
     promote = _command(commands, "promote", "candidate against champion, once more", params=True)
     promote.add_argument("--force", action="store_true", help="promote even a worse candidate; it is recorded")
 
-    tag = _command(commands, "tag", "label a file of tokens in columns, or standard input")
-    tag.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="tokens in columns, plain or .gz (- for stdin)"
-    )
-    tag.add_argument("--model", type=Path, metavar="MODEL", help=MODEL_HELP)
-    tag.add_argument("--words", action="store_true", help="one sequence a line, its characters are the tokens")
-    tag.add_argument("--separator", help="between columns (any run of blanks and tabs)")
-
-    inspect = _command(commands, "inspect", "what a model is and its strongest weights")
-    inspect.add_argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP)
-    inspect.add_argument("--label", help="only weights of this label")
-    inspect.add_argument("--top", type=_count, default=20, metavar="N", help="weights shown (20)")
-    inspect.add_argument("--json", action="store_true", help="as JSON")
+    _commands_of_models(commands)
 
     serve = _command(commands, "serve", "serve the retraining flow on a schedule")
     serve.add_argument("--cron", required=True, metavar="EXPR", help='when to retrain, for example "0 3 * * *"')
@@ -63,6 +53,49 @@ def parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", "check the installation and the project")
     doctor.add_argument("--json", action="store_true", help="as JSON")
     return top
+
+
+def _commands_of_models(commands) -> None:
+    """The commands that use or choose a model: tag, explain, inspect, sweep."""
+    tag = _command(commands, "tag", "label tokens in columns, of a file or as they come on standard input")
+    _input_of(tag)
+    tag.add_argument("--scores", action="store_true", help="the probability of each label, and of the sequence")
+    tag.add_argument("--nbest", type=_count, default=0, metavar="N", help="the N best labellings of each sequence")
+    tag.add_argument("--format", choices=("columns", "jsonl"), default="columns", help="of the output (columns)")
+    tag.add_argument("--scheme", choices=("auto", "iob2", "iob1", "bioes"), help="no transition that it forbids")
+    tag.add_argument("--known", type=int, metavar="COLUMN", help="column of known labels, from 0 (-1: the last)")
+    tag.add_argument("--unknown", default="_", metavar="TEXT", help="what stands there where none is known (_)")
+
+    explain = _command(commands, "explain", "why each token has its label: the weights for it and for the runner-up")
+    _input_of(explain)
+    explain.add_argument("--top", type=_count, default=5, metavar="N", help="weights shown for each token (5)")
+    explain.add_argument("--json", action="store_true", help="as JSON, one sequence a line")
+
+    inspect = _command(commands, "inspect", "what a model is and its strongest weights")
+    inspect.add_argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP)
+    inspect.add_argument("--label", help="only weights of this label")
+    inspect.add_argument("--top", type=_count, default=20, metavar="N", help="weights shown (20)")
+    inspect.add_argument("--json", action="store_true", help="as JSON")
+    inspect.add_argument("--picture", type=Path, metavar="FILE",
+                         help="draw the weights of a template by value and label, as .html or .svg")  # fmt: skip
+    inspect.add_argument("--template", metavar="LINE", help="template of the picture (one with weights of pairs)")
+
+    sweep = _command(commands, "sweep", "models along a path of rho1: size against quality", params=True)
+    sweep.add_argument("--points", type=_count, default=10, metavar="N", help="values of rho1 (10)")
+    sweep.add_argument("--from", type=float, default=None, metavar="RHO1", dest="largest", help="the largest (10)")
+    sweep.add_argument("--to", type=float, default=None, metavar="RHO1", dest="smallest", help="the smallest (0.05)")
+    sweep.add_argument("--sparser", action="store_true", help="the smallest model within a standard error of the best")
+    sweep.add_argument("--direct", action="store_true", help="without Prefect")
+    sweep.add_argument("--json", action="store_true", help="print the points as JSON")
+
+
+def _input_of(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="tokens in columns, plain or .gz (- for stdin)"
+    )
+    sub.add_argument("--model", type=Path, metavar="MODEL", help=MODEL_HELP)
+    sub.add_argument("--words", action="store_true", help="one sequence a line, its characters are the tokens")
+    sub.add_argument("--separator", help="between columns (any run of blanks and tabs)")
 
 
 def _count(text: str) -> int:
@@ -226,35 +259,53 @@ def promote(args) -> None:
 
 
 def _model_path(args) -> Path:
-    from tasks import store
-
     if args.model:
         return args.model
-    champion, candidate = args.project / store.CHAMPION, args.project / store.CANDIDATE
+    champion, candidate = (args.project / path for path in MODELS)
     return champion if champion.exists() or not candidate.exists() else candidate
 
 
 def tag(args) -> None:
     from engine.model import Model
-    from tasks.tagging import tag_columns, tag_words
+    from tasks import stream
 
-    model = Model.load(_model_path(args))
-    data = sys.stdin.buffer.read() if args.file == "-" else None
-    name = Path("standard input" if args.file == "-" else args.file)
-    function = tag_words if args.words else tag_columns
-    for line in function(model, data, name, args.separator):
-        sys.stdout.write(line)
+    asked = stream.Asked(
+        args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown
+    )
+    out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
+    for answer in stream.tag_file(Model.load(_model_path(args)), args.file, asked):
+        out.write(answer)
+        out.flush()
+
+
+def explain(args) -> None:
+    from engine.model import Model
+    from tasks import explain as explaining
+    from tasks import stream
+
+    model, asked = Model.load(_model_path(args)), stream.Asked(args.words, args.separator)
+    with stream.opened(args.file) as (source, name):
+        for block in stream.blocks(stream.pieces(source, name), name, asked):
+            tokens, at = block.columns[0].to_pylist(), 0
+            for found in explaining.explain(model, stream.features(model, block, name)):
+                told = explaining.as_object(model, tokens[at : at + len(found.labels)], found, args.top)
+                at += len(found.labels)
+                print(json.dumps(told, ensure_ascii=False) if args.json else explaining.as_text(told), flush=True)
 
 
 def inspect(args) -> None:
     from engine.model import Model
-    from tasks.tagging import strongest
+    from tasks.explain import strongest
 
     path = _model_path(args)
     model = Model.load(path)
     rows = strongest(model, args.label, args.top)
     lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
     info = model.info | ({"lists": lists} if lists else {})
+    if args.picture:
+        from tasks.picture import write_picture
+
+        write_picture(args.picture, model, args.template)
     if args.json:
         _dump({"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
                "active": len(model.theta), "weights": rows})  # fmt: skip
@@ -264,6 +315,32 @@ def inspect(args) -> None:
         print(f"  {key:<16} {info[key]}")
     for row in rows:
         print(f"{row['weight']:+9.4f}  {row['text']}")
+    if args.picture:
+        print(f"picture {args.picture}")
+
+
+def sweep(args) -> None:
+    from flows.terminal import Terminal
+    from tasks import sweep as sweeping
+
+    project = _project(args)
+    options = {"points": args.points, "largest": args.largest, "smallest": args.smallest, "sparser": args.sparser}
+    sweeping.check(**options)
+    terminal = Terminal(args.quiet)
+    try:
+        if args.direct:
+            from flows.pipeline import sweep_direct
+
+            figures = sweep_direct(project, options, terminal.progress_of)
+        else:
+            from flows.run import run_sweep
+
+            if not args.quiet:
+                print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
+            figures = run_sweep(project.root, options, args.params, args.overrides, terminal.progress_of)
+    finally:
+        terminal.close()
+    _dump(figures) if args.json else print(sweeping.as_text(figures, project.root))
 
 
 def serve(args) -> None:
@@ -293,8 +370,8 @@ def doctor(args) -> int:
 
 
 COMMANDS = {
-    "run": run, "stage": stage, "plan": plan, "promote": promote, "tag": tag, "inspect": inspect, "serve": serve,
-    "dashboard": dashboard, "doctor": doctor,
+    "run": run, "stage": stage, "plan": plan, "promote": promote, "tag": tag, "explain": explain,
+    "inspect": inspect, "sweep": sweep, "serve": serve, "dashboard": dashboard, "doctor": doctor,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -73,3 +73,12 @@ def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict
             figures[name] = project.run(name, progress_of(name))
             record(project, name)
     return figures
+
+
+def sweep_direct(project: Project, options: dict, progress_of: Callable[[str], Progress]) -> dict:
+    """The path of rho1 without Prefect; its figures."""
+    from flows.locks import alone
+    from tasks import sweep
+
+    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+        return sweep.main(project.root, project.params, progress_of("sweep"), **options)

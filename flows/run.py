@@ -1,4 +1,4 @@
-"""The retraining flow as the command line starts it: a terminal that listens, errors that say what to do."""
+"""Flows as the command line starts them: a terminal that listens, errors that say what to do."""
 
 import logging
 import os
@@ -27,15 +27,39 @@ def run_flow(
     """
     root = root.resolve()
     Project.open(root, params_file, list(overrides)).check()
+    with _prefect(root, progress_of):
+        from flows.retrain import retrain
+
+        return retrain(str(root), list(overrides), params_file and str(params_file.resolve()))
+
+
+def run_sweep(
+    root: Path,
+    options: dict,
+    params_file: Path | None = None,
+    overrides: Sequence[str] = (),
+    progress_of: Callable[[str], Progress] | None = None,
+) -> dict:
+    """The path of rho1 as the Prefect flow `sweep`; its figures."""
+    root = root.resolve()
+    with _prefect(root, progress_of):
+        from flows.sweep import sweep
+
+        return sweep(str(root), options, list(overrides), params_file and str(params_file.resolve()))
+
+
+@contextmanager
+def _prefect(root: Path, progress_of: Callable[[str], Progress] | None) -> Iterator[None]:
+    """Prefect told of our settings, a server that answers, and someone who listens to the steps."""
     prefect_environment(root)
     with ending_cleanly():
         _find_server()
-        from flows.retrain import listener_of, retrain
+        from flows.retrain import listener_of
 
         token = listener_of.set(progress_of)
         try:
             with _failures_told_once():
-                return retrain(str(root), list(overrides), params_file and str(params_file.resolve()))
+                yield
         finally:
             listener_of.reset(token)
 

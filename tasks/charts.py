@@ -141,11 +141,15 @@ def line_chart(
     write: Callable[[float], str] = number,
     tick: Callable[[float], str] = compact,
     best: int | None = None,
+    log_x: bool = False,
 ) -> Html:
-    """Lines over iterations; `write` says a value pointed at, `tick` one on the axis, `best` marks an x."""
+    """Lines over iterations; `write` says a value pointed at, `tick` one on the axis, `best` marks an x.
+
+    `log_x` lays x, then ascending and above zero, on a logarithmic scale.
+    """
     bottom = HEIGHT - BOTTOM
     y, y_ticks = value_scale([v for s in series for v in s.values if v is not None], bottom, TOP)
-    x, x_ticks = _along(xs)
+    x, x_ticks = _along(xs, log_x)
     note = text("log scale", WIDTH - RIGHT, TOP - 8, "small", "end") if y.log else ""
     frame = (note, _grid(y, y_ticks, tick), _foot(x, x_ticks, compact, bottom, x_name))
     lines = (_line(s, xs, x, y, best) for s in series)
@@ -153,10 +157,12 @@ def line_chart(
     return drawing(key, title, _describe(x_name, xs, series, write), WIDTH, HEIGHT, *frame, *lines, *bands)
 
 
-def _along(xs: Sequence[int]) -> tuple[Scale, list[float]]:
+def _along(xs: Sequence[int], log: bool = False) -> tuple[Scale, list[float]]:
     """The scale of x with its ticks; a single x stands in the middle."""
     if len(xs) == 1:
         return Scale(xs[0] - 1, xs[0] + 1, LEFT, WIDTH - RIGHT), [xs[0]]
+    if log:
+        return Scale(xs[0], xs[-1], LEFT + 6, WIDTH - RIGHT - 6, True), log_ticks(xs[0], xs[-1], 6)
     return Scale(xs[0], xs[-1], LEFT + 6, WIDTH - RIGHT - 6), whole_ticks(xs[0], xs[-1])
 
 
@@ -260,7 +266,70 @@ def _cell(gold: str, said: str, x: float, y: float, cell: int, amount: int, most
     return hit(tip, tag("rect", class_=f"heat h{step}", **box), shown)
 
 
-def heat_step(amount: int, most: int) -> int:
+def map_of_sizes(
+    key: str,
+    title: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    sizes: Sequence[Sequence[float]],
+    row_name: str,
+    column_name: str,
+    cell: int = 15,
+) -> Html:
+    """Rows by columns, a stronger colour for a larger size; `sizes` has a row for each row and none below zero."""
+    parts, width, height = parts_of_map(rows, columns, sizes, row_name, column_name, cell)
+    told = map_words(rows, columns, sizes, row_name, column_name)
+    return drawing(key, title, told, width, height, *parts, fixed=True)
+
+
+def map_words(rows: Sequence[str], columns: Sequence[str], sizes, row_name: str, column_name: str) -> str:
+    """The map in a sentence for those who cannot see it."""
+    told = f"Rows: {row_name}, columns: {column_name}."
+    size, row, column = max(
+        ((v, r, c) for r, line in zip(rows, sizes, strict=True) for c, v in zip(columns, line, strict=True)),
+        key=lambda place: place[0], default=(0.0, "", ""),
+    )  # fmt: skip
+    return told + (f" The largest size is {number(size)}, of {row} and {column}." if size else " All sizes are zero.")
+
+
+def parts_of_map(
+    rows: Sequence[str], columns: Sequence[str], sizes, row_name: str, column_name: str, cell: int = 15
+) -> tuple[list[Html], float, float]:
+    """What `map_of_sizes` draws, and its width and height."""
+    left = 36 + CHARACTER * min(NAME_LENGTH, max(map(len, rows)))
+    top = 36 + CHARACTER * min(NAME_LENGTH, max(map(len, columns)))
+    most = max((value for line in sizes for value in line), default=0.0)
+    width, height = left + cell * len(columns) + 2, top + cell * len(rows) + 2
+    ground = {"x": left, "y": top, "width": cell * len(columns), "height": cell * len(rows), "rx": 3}
+    parts = [
+        tag("rect", **ground, class_="heat none"),
+        text(clip(column_name, 40), left + cell * len(columns) / 2, 12, "axis-name"),
+        text(clip(row_name, 40), 12, top + cell * len(rows) / 2, "axis-name", turn=-90),
+    ]
+    for i, row in enumerate(rows):
+        parts.append(text(clip(row, NAME_LENGTH), left - 6, top + (i + 0.5) * cell + 4, anchor="end"))
+    for j, column in enumerate(columns):
+        name = clip(column, NAME_LENGTH)
+        parts.append(text(name, left + (j + 0.5) * cell + 4, top - 6, anchor="start", turn=-90))
+    for i, (row, line) in enumerate(zip(rows, sizes, strict=True)):
+        box = {"y": top + i * cell + 0.5, "width": cell - 1, "height": cell - 1, "rx": 2}
+        parts += [
+            hit(f"{row}, {columns[j]}: {number(v)}",
+                tag("rect", x=left + j * cell + 0.5, **box, class_=f"heat h{heat_step(v, most)}"))
+            for j, v in enumerate(line) if v
+        ]  # fmt: skip
+    return parts, width, height
+
+
+def size_legend(most: float) -> Html:
+    """The colours of a map of sizes, each with the largest size that it stands for."""
+    box = {"x": 0, "y": 0, "width": 14, "height": 10}
+    steps = ((s, most * (s / HEAT_STEPS) ** 2) for s in range(1, HEAT_STEPS + 1))
+    entries = (_entry(tag("rect", **box, class_=f"heat h{s}"), f"≤ {number(v, 2)}", 14) for s, v in steps)
+    return tag("ul", *entries, class_="legend")
+
+
+def heat_step(amount: float, most: float) -> int:
     """1 to 7 by the square root, so that rare confusions still show."""
     return max(1, math.ceil(HEAT_STEPS * math.sqrt(amount / most) - ROUNDING))
 

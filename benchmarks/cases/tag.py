@@ -15,7 +15,7 @@ from benchmarks.rows import OURS
 from engine import decode
 from engine.model import Model
 from engine.penalty import ElasticNet
-from tasks import tagging
+from tasks import stream, tagging
 
 ITERATIONS = 50  # of the training; the weights matter little for the speed
 REPEATS = 5
@@ -60,7 +60,7 @@ def ours_tags(data: str, quick: bool) -> dict:
         predicted = tagging.tag(model, tokens.drop("label"))
         return {
             "ready features": _rate(problem, lambda: decode.viterbi(ready, model.layout, model.theta)),
-            "from text": _rate(problem, lambda: list(tagging.tag_columns(model, None, path))),
+            "from text": _rate(problem, lambda: list(stream.tag_file(model, str(path)))),
             "active": int(np.count_nonzero(found.theta)), **ours.accuracy(problem, predicted),
         }  # fmt: skip
 

@@ -1,0 +1,59 @@
+"""The path of rho1 as a Prefect flow: one task, because each point begins with the one before.
+
+From the command line come in through `flows.run`, which sets the environment first.
+"""
+
+from pathlib import Path
+
+from prefect import Task, flow, get_run_logger, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from flows.locks import alone
+from flows.pipeline import Project
+from flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass, unharmed
+from tasks import sweep as sweeping
+
+SHOWN = ("rho1", "active", "dev_token_error", "dev_f1", "train_token_error", "objective", "iterations")
+
+
+def publish(figures: dict) -> None:
+    """The points as a table on the dashboard."""
+    rows = [{name: point[name] for name in SHOWN if name in point} for point in figures["points"]]
+    with unharmed("the points of the sweep"):
+        create_table_artifact(rows, "sweep", f"Models along a path of rho1; chosen {figures['chosen']:.4g}")
+
+
+def path_task(project: Project, options: dict) -> Task:
+    """The whole path as a task without parameters: Prefect would search them for results of other tasks."""
+
+    @task(
+        name="sweep", task_run_name="sweep", description="models along a path of rho1", cache_policy=NO_CACHE,
+        persist_result=False, retries=RETRIES, retry_delay_seconds=DELAYS, retry_condition_fn=may_pass,
+    )  # fmt: skip
+    def path() -> dict:
+        outside = listener_of.get()
+        progress = Both(outside("sweep"), Bar("sweep")) if outside else Bar("sweep")
+        figures = sweeping.main(project.root, project.params, progress, **options)
+        get_run_logger().info("sweep: chosen rho1 %.4g of %d points", figures["chosen"], len(figures["points"]))
+        publish(figures)
+        return figures
+
+    return path
+
+
+@flow(name="sweep", persist_result=False, retries=0)
+def sweep(
+    root: str = ".", options: dict | None = None, overrides: list[str] | None = None, params_file: str | None = None
+) -> dict:
+    """Train along a path of rho1 on the features that are there, and choose by the development data.
+
+    Args:
+        root: Folder of the project, where params.yaml, data, models and reports are.
+        options: points, largest, smallest and sparser, as `espalier sweep` takes them.
+        overrides: Parameters to use instead of those in the file, such as train.solver=pqn
+        params_file: Parameter file to use instead of params.yaml
+    """
+    project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
+    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+        return path_task(project, options or {})(return_state=True).result()

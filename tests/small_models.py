@@ -1,0 +1,46 @@
+"""Small models with random weights, and what they say by enumeration."""
+
+import numpy as np
+from reference import chain, templates
+
+from engine.layout import dense_layout, observation_kinds
+from engine.model import Model
+
+LETTERS = "abé/😀"
+LINES = ["*:%x[0,0]", "U1:%x[-1,0]/%x[0,0]", "U"]
+
+
+def model_of(lines=None, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS, sparse=0.0):
+    """A model with random weights for what these symbols can yield, alone and in pairs; a share of them is zero."""
+    lines = LINES if lines is None else lines
+    words = [[[a], [b]] for a in symbols for b in symbols]
+    names = sorted({text for row in templates.expand(words, lines) for text in row})
+    layout = dense_layout(len(labels), observation_kinds(names))
+    random = np.random.default_rng(seed)
+    theta = random.normal(size=layout.size) * (random.random(layout.size) >= sparse)
+    return Model.compact(layout, theta, names, list(labels), lines, {})
+
+
+def weights_of(model):
+    """The weights as the oracle takes them."""
+    weights = chain.Weights({}, {}, {})
+    slots = zip(*(column.tolist() for column in model.layout.slots()), model.theta.tolist(), strict=True)
+    for family, o, p, y, value in slots:
+        (weights.mu, weights.start, weights.lam)[family][(o, p, y) if family == 2 else (o, y)] = value
+    return weights
+
+
+def observations_of(model, word):
+    """Ids of the observations at each letter of a word."""
+    known = {text: i for i, text in enumerate(model.observations)}
+    rows = templates.expand([[[letter] for letter in word]], model.templates)
+    return [[known.get(text, -1) for text in row] for row in rows]
+
+
+def best_by_enumeration(model, words):
+    """The labels of the likeliest labelling of each word, one after the other; the weights are random: there is one."""
+    labels = []
+    for word in words:
+        (best,), _ = chain.best_labellings(observations_of(model, word), len(model.labels), weights_of(model))
+        labels += [model.labels[y] for y in best]
+    return labels

@@ -1,0 +1,147 @@
+"""Why a label: the listed weights and the rest are the difference of two log-probabilities, and nothing else."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import chain, restricted
+from small_models import LETTERS, model_of, observations_of, weights_of
+
+from engine import decode
+from engine.data import make_dataset, select
+from engine.errors import EspalierError
+from engine.layout import dense_layout, observation_kinds
+from engine.model import Model
+from tasks import explain
+
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
+MODELS = [model_of(), model_of(sparse=0.6, seed=2), model_of(["*:%x[0,0]", "B", "U:%x[1,0]"], seed=5)]
+WORD = st.text(st.sampled_from(LETTERS), min_size=1, max_size=5)
+EXACT = 1e-9
+
+
+def dataset_of(model, *words):
+    rows = [row for word in words for row in observations_of(model, word)]
+    return make_dataset(np.array(rows, np.int32), None, np.cumsum([0, *map(len, words)]))
+
+
+@EXAMPLES
+@given(WORD, st.sampled_from(range(len(MODELS))), st.integers(0, 6))
+def test_the_sum_is_the_difference_of_the_two_log_probabilities(word, which, top):
+    model = MODELS[which]
+    (found,) = explain.explain(model, data := dataset_of(model, word))
+    told = explain.as_object(model, list(word), found, top)
+    for t, (row, reason) in enumerate(zip(told["tokens"], found.reasons, strict=True)):
+        assert reason.other[t] == reason.runner_up != found.labels[t]
+        best, other = (
+            float(decode.sequence_log_probability(data, model.layout, model.theta, np.array(labels, np.int32))[0])
+            for labels in (found.labels, reason.other)
+        )
+        listed = [weight["adds"] for weight in row["weights"]]
+        assert math.fsum(listed) + row["rest"] == pytest.approx(best - other, abs=EXACT)
+        assert row["difference"] == pytest.approx(best - other, abs=EXACT)
+        assert len(listed) <= top and len(listed) + row["rest_count"] == len(reason.shares)
+        assert [abs(value) for value in listed] == sorted(map(abs, listed), reverse=True)
+
+
+@EXAMPLES
+@given(WORD, st.sampled_from(range(len(MODELS))))
+def test_labels_probabilities_and_runners_up_are_those_of_enumeration(word, which):
+    model = MODELS[which]
+    rows, weights, n_labels = observations_of(model, word), weights_of(model), len(model.labels)
+    (found,) = explain.explain(model, dataset_of(model, word))
+    (best,), _ = chain.best_labellings(rows, n_labels, weights)
+    gamma = chain.marginals(rows, n_labels, weights)
+    assert found.labels.tolist() == list(best)
+    assert found.log_probability == pytest.approx(chain.log_probability(rows, best, n_labels, weights), abs=EXACT)
+    for t, reason in enumerate(found.reasons):
+        assert reason.probability == pytest.approx(gamma[t, best[t]], abs=EXACT)
+        others = [y for y in range(n_labels) if y != best[t]]
+        assert reason.runner_up == max(others, key=lambda y: gamma[t, y])
+        assert reason.runner_up_probability == pytest.approx(gamma[t, reason.runner_up], abs=EXACT)
+        allowed = [None] * t + [{reason.runner_up}] + [None] * (len(word) - t - 1)
+        assert tuple(reason.other) == restricted.distribution(rows, n_labels, weights, allowed)[0][0][0]
+
+
+@EXAMPLES
+@given(WORD, st.sampled_from(range(len(MODELS))))
+def test_each_share_is_a_weight_by_how_much_more_often_it_counts(word, which):
+    """Against the features that the oracle says a labelling fires."""
+    model = MODELS[which]
+    rows, (found,) = observations_of(model, word), explain.explain(model, dataset_of(model, word))
+    family, observation, previous, label = (column.tolist() for column in model.layout.slots())
+    keys = [(("mu", "start", "lam")[f], o, *((p,) if f == 2 else ()), y)
+            for f, o, p, y in zip(family, observation, previous, label, strict=True)]  # fmt: skip
+    for reason in found.reasons:
+        mine, other = (chain.features(rows, list(map(int, labels))) for labels in (found.labels, reason.other))
+        expected = {key: mine.count(key) - other.count(key) for key in {*mine, *other} if key in keys}
+        assert {keys[s.slot]: s.times for s in reason.shares} == {k: n for k, n in expected.items() if n}
+        assert all(s.value == s.times * model.theta[s.slot] for s in reason.shares)
+
+
+def test_sequences_do_not_look_at_each_other_and_long_ones_go_in_parts(monkeypatch):
+    model = MODELS[0]
+    together = list(explain.explain(model, dataset_of(model, "abé", "b/a")))
+    monkeypatch.setattr(explain, "POSITIONS", 4)  # one copy at a time
+    alone = [explain.explain_one(model.layout, model.theta, dataset_of(model, word)) for word in ("abé", "b/a")]
+    for one, other in zip(together, alone, strict=True):
+        assert explain.as_object(model, list("abc"), one) == explain.as_object(model, list("abc"), other)
+    both = dataset_of(model, "abé", "b/a")
+    assert explain.explain_one(model.layout, model.theta, select(both, np.array([1]))).labels.tolist() == (
+        together[1].labels.tolist()
+    )
+
+
+def test_a_single_label_needs_no_reason():
+    model = model_of(labels=("X",))
+    (found,) = explain.explain(model, dataset_of(model, "ab"))
+    told = explain.as_object(model, ["a", "b"], found)
+    assert told["log_probability"] == pytest.approx(0.0)
+    assert [row["runner_up"] for row in told["tokens"]] == [None, None]
+    assert explain.as_text(told).count("\n") == 3
+
+
+def tiny():
+    names = ["*:a", "U:b"]
+    layout = dense_layout(2, observation_kinds(names))
+    slots = list(zip(*(column.tolist() for column in layout.slots()), strict=True))
+    value = {(0, 1, -1, 0): 1.0, (1, 0, -1, 1): -3.0, (2, 0, 0, 1): 2.0, (0, 0, -1, 1): -0.5}
+    theta = np.array([value.get(slot, 0.0) for slot in slots])
+    return Model.compact(layout, theta, names, ["X", "Y"], ["*:%x[0,0]", "U:%x[1,0]"], {})
+
+
+def test_the_text_for_people():
+    """a a: X Y scores 2 - 0.5, Y Y -3.5 - 0.5, X X 0 and Y X -3.5."""
+    model = tiny()
+    data = make_dataset(np.array([[0, -1], [0, -1]], np.int32), None, np.array([0, 2]))
+    (found,) = explain.explain(model, data)
+    lines = explain.as_text(explain.as_object(model, ["a", "a"], found, 1)).split("\n")
+    assert lines[1].split()[:2] == ["a", "X"] and "+5.000 over Y" in lines[1] and ", which would make a X" in lines[1]
+    assert lines[2].split(maxsplit=1) == ["+3.000", "not ⟨start⟩ → Y  when *:a"]
+    assert lines[3].split() == ["+2.000", "1", "more", "weight"]
+    assert lines[4].split()[:2] == ["a", "Y"] and "+1.500 over X" in lines[4] and "would make" not in lines[4]
+    assert lines[5].split(maxsplit=1) == ["+2.000", "X → Y  when *:a"]
+    assert lines[6].split() == ["-0.500", "1", "more", "weight"] and lines[7:] == [""]
+    json.dumps(explain.as_object(model, ["a", "a"], found))
+
+
+# ---- the strongest weights
+
+
+def test_strongest_weights_in_words():
+    rows = explain.strongest(tiny(), None, 10)
+    assert [(row["family"], row["observation"], row["previous"], row["label"], row["weight"]) for row in rows] == [
+        ("start", "*:a", None, "Y", -3.0), ("bigram", "*:a", "X", "Y", 2.0), ("unigram", "U:b", None, "X", 1.0),
+        ("unigram", "*:a", None, "Y", -0.5),
+    ]  # fmt: skip
+    assert [row["text"] for row in rows] == ["⟨start⟩ → Y  when *:a", "X → Y  when *:a", "X  when U:b", "Y  when *:a"]
+    assert [row["weight"] for row in explain.strongest(tiny(), "Y", 2)] == [-3.0, 2.0]
+    assert explain.strongest(tiny(), "X", 0) == []
+
+
+def test_an_unknown_label_is_refused_with_the_known_ones():
+    with pytest.raises(EspalierError, match="label 'Q' is not one of the model's: X, Y"):
+        explain.strongest(tiny(), "Q", 5)
