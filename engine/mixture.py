@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine import threads
+from engine.bags import Bags, check_counts, check_csr, select_bags
 from engine.errors import EspalierError
 from engine.jit import kernel
 
 PIECES = 4  # of the expectation step; fixed, so that sums have one order
+HELD_OUT = 5  # one bag in this many judges the number of clusters
+NUMBERS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)  # of clusters that are tried
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,38 @@ class Mixture:
 
     def responsibilities(self, indptr, indices, counts) -> tuple[np.ndarray, np.ndarray]:
         """p(cluster | bag) [N, k] and log p(bag) [N]."""
-        _check_bags(indptr, indices, counts, self.log_probabilities.shape[1])
-        size = len(indptr) - 1
-        posterior, log_p = np.empty((size, len(self.log_weights))), np.empty(size)
-        by_feature = np.ascontiguousarray(self.log_probabilities.T)
-        threads.run(
-            lambda run: _responsibilities(
-                indptr, indices, counts, self.log_weights, by_feature, *run, posterior, log_p
-            ),
-            threads.ranges(size, PIECES) if size else [],
-        )
-        return posterior, log_p
+        check_csr(indptr, indices, counts, self.log_probabilities.shape[1])
+        return posteriors(indptr, indices, counts, self.log_weights, self.log_probabilities)
+
+    def only(self, clusters: np.ndarray) -> "Mixture":
+        """Some of the clusters, their weights raised to a sum of 1; its likelihood is not known."""
+        log_weights = self.log_weights[clusters]
+        log_weights = log_weights - np.log(np.exp(log_weights).sum())
+        return Mixture(log_weights, np.ascontiguousarray(self.log_probabilities[clusters]), float("nan"), [])
+
+
+def posteriors(indptr, indices, counts, log_weights, log_probabilities) -> tuple[np.ndarray, np.ndarray]:
+    """p(component | bag) [N, k] and log p(bag) [N], of multinomials [k, F] with prior weights [k]."""
+    size = len(indptr) - 1
+    posterior, log_p = np.empty((size, len(log_weights))), np.empty(size)
+    by_feature = np.ascontiguousarray(log_probabilities.T)
+    threads.run(
+        lambda run: _responsibilities(indptr, indices, counts, log_weights, by_feature, *run, posterior, log_p),
+        threads.ranges(size, PIECES) if size else [],
+    )
+    return posterior, log_p
+
+
+def expected_counts(indptr, indices, counts, n_features: int, posterior: np.ndarray) -> np.ndarray:
+    """Counts of each feature in each component [F, k], a bag shared out by its row of `posterior` [N, k]."""
+    size, k = posterior.shape
+
+    def piece(run):
+        part = np.zeros((n_features, k))
+        _accumulate(indptr, indices, counts, posterior, *run, part)
+        return part
+
+    return sum(threads.run(piece, threads.ranges(size, PIECES)))
 
 
 @kernel
@@ -67,18 +91,6 @@ def _accumulate(indptr, indices, counts, posterior, lo, hi, by_feature):
                 by_feature[indices[i], c] += counts[i] * posterior[n, c]
 
 
-def _check_bags(indptr, indices, counts, n_features: int) -> None:
-    """Ids or pointers that are out of range would read past the end of an array in compiled code."""
-    if indptr[0] != 0 or np.any(np.diff(indptr) < 0) or not indptr[-1] == len(indices) == len(counts):
-        raise EspalierError(
-            f"indptr ends at {int(indptr[-1])} for {len(indices)} indices and {len(counts)} counts: "
-            "expected rising pointers from 0 to their common length"
-        )
-    outside = indices[(indices < 0) | (indices >= n_features)]
-    if len(outside):
-        raise EspalierError(f"feature {int(outside[0])}: expected ids from 0 to {n_features - 1}")
-
-
 def _check(indptr, indices, counts, n_features: int, k: int, smoothing: float) -> None:
     size = len(indptr) - 1
     if not smoothing > 0:
@@ -87,11 +99,8 @@ def _check(indptr, indices, counts, n_features: int, k: int, smoothing: float) -
         raise EspalierError("there is nothing to cluster: expected at least one count vector")
     if not 1 <= k <= size:
         raise EspalierError(f"{k} clusters for {size} count vectors: choose between 1 and {size}")
-    bad = np.flatnonzero(~(np.isfinite(counts) & (counts >= 0)))
-    if len(bad):
-        row = int(np.searchsorted(indptr, bad[0], side="right")) - 1
-        raise EspalierError(f"count {counts[bad[0]]} in vector {row}: expected a finite number of at least 0")
-    _check_bags(indptr, indices, counts, n_features)
+    check_counts(indptr, counts)
+    check_csr(indptr, indices, counts, n_features)
 
 
 def fit_mixture(
@@ -123,16 +132,40 @@ def _run(indptr, indices, counts, n_features, k, random, iterations, smoothing, 
 
 def _maximise(indptr, indices, counts, n_features, posterior, smoothing, history) -> Mixture:
     size, k = posterior.shape
-
-    def piece(run):
-        part = np.zeros((n_features, k))
-        _accumulate(indptr, indices, counts, posterior, *run, part)
-        return part
-
-    total = sum(threads.run(piece, threads.ranges(size, PIECES)))
+    total = expected_counts(indptr, indices, counts, n_features, posterior)
     phi = (total + smoothing) / (total + smoothing).sum(axis=0)
     weights = (posterior.sum(axis=0) + smoothing) / (size + k * smoothing)
     return Mixture(np.log(weights), np.ascontiguousarray(np.log(phi).T), float("nan"), history)
+
+
+def drop_empty(mixture: Mixture, indptr, indices, counts) -> Mixture:
+    """The mixture without the clusters that are the likeliest one of no bag; the others keep their order."""
+    kept = np.unique(mixture.assign(indptr, indices, counts))
+    return mixture if len(kept) in (0, len(mixture.log_weights)) else mixture.only(kept)
+
+
+def choose_clusters(
+    indptr, indices, counts, n_features: int, most: int, seed: int = 0, **options
+) -> tuple[int, dict[int, float]]:
+    """The number of clusters, at most `most`, with the best likelihood of bags that were held out.
+
+    Returns it and the held-out log-likelihood a bag of every number that was tried: those of NUMBERS and
+    `most` itself. A fifth of the bags, drawn by the seed, is held out. `options` are those of `fit_mixture`.
+    """
+    bags = Bags(np.asarray(indptr, np.int64), np.asarray(indices, np.int32), np.asarray(counts, np.float64), n_features)
+    check_csr(*bags)
+    if most < 1:
+        raise EspalierError(f"at most {most} clusters: expected at least 1")
+    order = np.random.default_rng([seed, bags.size]).permutation(bags.size)
+    held = bags.size // HELD_OUT
+    if not held:
+        return 1, {}
+    judges, learners = select_bags(bags, np.sort(order[:held])), select_bags(bags, np.sort(order[held:]))
+    most, found = min(most, learners.size), {}
+    for k in sorted({*(k for k in NUMBERS if k < most), most}):
+        mixture = fit_mixture(*learners, k, seed, **options)
+        found[k] = float(mixture.responsibilities(*judges[:3])[1].mean())
+    return max(found, key=lambda k: (found[k], -k)), found
 
 
 def bags(observations: np.ndarray, offsets: np.ndarray):

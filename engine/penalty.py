@@ -8,16 +8,19 @@ from engine.errors import EspalierError
 from engine.vectors import absolute_sum, dot
 
 
+def check_strength(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise EspalierError(f"{name} is {value}: expected a finite number of at least 0")
+
+
 @dataclass(frozen=True)
 class ElasticNet:
     rho1: float = 0.0
     rho2: float = 0.0
 
     def __post_init__(self):
-        for name in ("rho1", "rho2"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise EspalierError(f"{name} is {value}: expected a finite number of at least 0")
+        check_strength("rho1", self.rho1)
+        check_strength("rho2", self.rho2)
 
     def value(self, theta: np.ndarray) -> float:
         total = 0.5 * self.rho2 * dot(theta, theta) if self.rho2 else 0.0

@@ -70,10 +70,21 @@ class Template:
 
 @dataclass
 class Weigh:
-    method: str = option("cluster", "weights of labelled sequences", "text", ("none", "cluster"))
+    method: str = option(
+        "cluster", "weights of labelled sequences: none, by cluster frequencies, or pool over labelled density", "text",
+        ("none", "cluster", "covariate"),
+    )  # fmt: skip
     clusters: int = option(
         10, "components of the mixture of multinomials; 0 for no clustering and no drift", "int", least=0
     )
+    choose_clusters: bool = option(False, "choose their number, up to `clusters`, by held-out likelihood", "bool")
+    least_effective: float = option(
+        0.1, "refuse weights worth less than this share of the sequences", "number", least=0, most=1
+    )
+    drift_limit: float | None = option(
+        0.1, "bits of divergence above which the pool is said to have drifted; null for no limit", "number?", least=0,
+        most=1,
+    )  # fmt: skip
     iterations: int = option(40, "EM iterations at most", "int", least=1)
     restarts: int = option(2, "random starts, the best is kept", "int", least=1)
     smoothing: float = option(0.1, "added to each count", "number", least=1e-6)

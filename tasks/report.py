@@ -726,13 +726,15 @@ def drift(found: dict[str, Any], phrases: Phrases, nouns: Nouns) -> Html:
 
 def drift_cards(found: dict[str, Any], nouns: Nouns) -> Html:
     alike = "bits: 0 when both are alike, 1 when they share nothing"
+    if found.get("drifted"):
+        alike = f"bits, above the limit of {found['drift_limit']:g}: the pool has drifted"
     of = f"of {count(found.get('sequences') or 0, nouns.sequence)}, after weighing"
     shown = [
         card("Jensen-Shannon divergence", number(found.get("jensen_shannon"), 2), alike),
         card("Effective sample size", number(found.get("effective_sample_size"), 4), of),
     ]
     if out := found.get("pool_without_label_share"):
-        shown.append(card("Pool out of reach", percent(out), "in groups without a labelled example"))
+        shown.append(card("Pool without labels", percent(out), "in groups without a labelled example"))
     return cards(shown)
 
 

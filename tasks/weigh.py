@@ -1,47 +1,37 @@
-"""Weigh: clusters of the unlabelled pool give weights to labelled sequences (THESIS 5.2), and drift figures.
+"""Weigh: weights of labelled sequences from the marginal of their inputs (THESIS 5.2), and drift of that marginal.
 
-w_i = q(cluster of i) / labelled sequences in that cluster, normalised to mean 1, where q
-is the frequency of the cluster in the unlabelled pool.
+cluster    w_i = q(cluster of i) / labelled sequences in that cluster, q its frequency in the unlabelled pool; a
+           cluster without a labelled sequence is weighed together with the one most like it
+covariate  w_i = q1(x_i) / q0(x_i) (Shimodaira), pool over labelled data, each a mixture of the same clusters
+none       w_i = 1
+The mean of the weights is 1.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from engine.bags import Bags, join_bags
 from engine.data import Dataset
-from engine.mixture import Mixture, bags, fit_mixture
+from engine.mixture import Mixture, bags, choose_clusters, drop_empty, fit_mixture
 from engine.templates import columns_of, parse
+from engine.weighting import (
+    Drift,
+    back_off,
+    cluster_weights,
+    drift,
+    mean_one,
+    mixture_weights,
+    proportions,
+    refuse_few_effective,
+)
 from tasks import store
 from tasks.params import Params, Weigh
 from tasks.progress import Progress
 
 TYPICAL, EXAMPLES = 6, 5  # observations and inputs that describe a cluster
-
-
-def cluster_weights(labelled: np.ndarray, pool: np.ndarray, k: int) -> np.ndarray:
-    """Weight of each labelled sequence from the clusters of both sides; 1 when no cluster is shared."""
-    here = np.bincount(labelled, minlength=k)
-    there = np.bincount(pool, minlength=k) / max(1, len(pool))
-    by_cluster = np.divide(there, here, out=np.zeros(k), where=here > 0)
-    weights = by_cluster[labelled]
-    return weights / weights.mean() if weights.any() else np.ones(len(labelled))
-
-
-def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
-    """Jensen-Shannon divergence in bits, between 0 and 1."""
-    middle = (p + q) / 2
-
-    def divergence(a):
-        part = a > 0
-        return float((a[part] * np.log2(a[part] / middle[part])).sum())
-
-    return max(0.0, (divergence(p) + divergence(q)) / 2)
-
-
-def effective_sample_size(weights: np.ndarray) -> float:
-    """(sum w)^2 / sum w^2: how many equal weights would vary as little."""
-    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def informative_columns(lines: list[str]) -> list[int]:
@@ -59,41 +49,77 @@ def describe(mixture: Mixture, k: int, vocabulary: pl.DataFrame) -> list[list[st
     return [[names[int(i)] for i in np.argsort(-gain[c], kind="stable")[:TYPICAL]] for c in range(k)]
 
 
-def examples(tokens: pl.DataFrame, assigned: np.ndarray, k: int) -> list[list[str]]:
-    """A few inputs of each cluster of the pool, in the order of the pool."""
-    chosen = [np.flatnonzero(assigned == c)[:EXAMPLES] for c in range(k)]
+def examples(tokens: pl.DataFrame, chosen: list[np.ndarray]) -> list[list[str]]:
+    """The inputs `chosen` of each cluster as people write them."""
     wanted = tokens.filter(pl.col("sequence").is_in(np.concatenate(chosen).astype(np.int32).tolist()))
     join = "" if tokens["x0"].str.len_chars().max() == 1 else " "
     texts = dict(wanted.group_by("sequence").agg(pl.col("x0").str.join(join)).iter_rows())
     return [[texts[int(n)] for n in part] for part in chosen]
 
 
-def cluster(train: Dataset, pool: Dataset, n_observations: int, options: Weigh):
-    """A mixture of the inputs, and the clusters of labelled and unlabelled sequences.
+@dataclass(frozen=True)
+class Clustering:
+    """A mixture of the inputs of both sides, and the cluster of each."""
 
-    It is fitted to both sides. Fitted to the pool alone it would know the pool's rare
-    observations and not the others', and tell the two apart where nothing has drifted.
+    mixture: Mixture
+    ours: Bags  # labelled sequences
+    theirs: Bags  # the unlabelled pool
+    labelled: np.ndarray  # int32 [N]
+    pool: np.ndarray  # int32
+    held_out: dict[int, float]  # number of clusters -> held-out log-likelihood a sequence, where it was chosen
+
+    @property
+    def k(self) -> int:
+        return len(self.mixture.log_weights)
+
+
+def cluster(train: Dataset, pool: Dataset, n_observations: int, options: Weigh) -> Clustering:
+    """Fitted to both sides; clusters that no sequence falls into are left out.
+
+    Fitted to the pool alone it would know the pool's rare observations and not the others', and tell the two apart
+    where nothing has drifted.
     """
-    k = min(options.clusters, len(pool.weights))
-    ours, theirs = bags(train.observations, train.offsets), bags(pool.observations, pool.offsets)
-    both = (np.concatenate([ours[0], ours[0][-1] + theirs[0][1:]]), np.concatenate([ours[1], theirs[1]]),
-            np.concatenate([ours[2], theirs[2]]))  # fmt: skip
-    mixture = fit_mixture(*both, n_observations, k, options.seed, options.iterations, options.restarts,
-                          options.smoothing)  # fmt: skip
-    return mixture, mixture.assign(*ours), mixture.assign(*theirs)
+    ours, theirs = (Bags(*bags(side.observations, side.offsets), n_observations) for side in (train, pool))
+    both, k, held_out = join_bags(ours, theirs), min(options.clusters, len(pool.weights)), {}
+    settings = {name: getattr(options, name) for name in ("iterations", "restarts", "smoothing")}
+    if options.choose_clusters:
+        k, held_out = choose_clusters(*both, k, options.seed, **settings)
+    mixture = drop_empty(fit_mixture(*both, k, options.seed, **settings), *both[:3])
+    return Clustering(mixture, ours, theirs, mixture.assign(*ours[:3]), mixture.assign(*theirs[:3]), held_out)
 
 
-def summary(labelled, pool, weights, k: int, typical, inputs) -> dict:
+def weights_of(found: Clustering, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """(weight of each labelled sequence, group of each cluster that is weighed as one)."""
+    groups = np.arange(found.k, dtype=np.int32)
+    if method == "cluster":
+        groups = back_off(found.labelled, found.pool, np.exp(found.mixture.log_probabilities))
+        return cluster_weights(groups[found.labelled], groups[found.pool], found.k), groups
+    if method == "covariate":
+        shares = np.exp(found.mixture.log_weights)
+        ours, theirs = (found.mixture.responsibilities(*side[:3])[0] for side in (found.ours, found.theirs))
+        return mean_one(mixture_weights(ours, shares, proportions(theirs, shares), proportions(ours, shares))), groups
+    return np.ones(len(found.labelled)), groups
+
+
+def common(values: np.ndarray) -> float | None:
+    """What all values are, or else their mean; None when there is none."""
+    if not len(values):
+        return None
+    return float(values[0] if (values == values[0]).all() else values.mean())
+
+
+def summary(labelled, weights, groups, moved: Drift, typical, inputs, limit: float | None) -> dict:
     """What the report and the drift check read."""
-    here, there = np.bincount(labelled, minlength=k), np.bincount(pool, minlength=k)
-    first = {int(c): float(w) for c, w in zip(labelled, weights, strict=True)}
+    here, there = moved.before, moved.after
     rows = [
-        {"cluster": c, "labelled": int(here[c]), "pool": int(there[c]), "labelled_share": float(here[c] / here.sum()),
-         "pool_share": float(there[c] / there.sum()), "weight": first.get(c), "typical": typical[c],
+        {"cluster": c, "group": int(groups[c]), "labelled": int(here[c]), "pool": int(there[c]),
+         "labelled_share": float(here[c] / here.sum()), "pool_share": float(there[c] / there.sum()),
+         "divergence": float(moved.parts[c]), "weight": common(weights[labelled == c]), "typical": typical[c],
          "examples": inputs[c]}
-        for c in range(k)
+        for c in range(len(groups))
     ]  # fmt: skip
-    return {"clusters": rows, "jensen_shannon": jensen_shannon(here / here.sum(), there / there.sum()),
+    return {"clusters": rows, "jensen_shannon": moved.total, "drift_limit": limit,
+            "drifted": limit is not None and moved.total > limit,
             "pool_without_label_share": float(there[here == 0].sum() / there.sum())}  # fmt: skip
 
 
@@ -103,22 +129,32 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     train = store.read_dataset(root, "train", manifest)
     size = len(train.weights)
     weights, labelled = np.ones(size), np.zeros(size, np.int32)
-    found = {"clusters": [], "jensen_shannon": None, "pool_without_label_share": None}
+    found = {"clusters": [], "jensen_shannon": None, "drift_limit": options.drift_limit, "drifted": None,
+             "pool_without_label_share": None}  # fmt: skip
     if options.clusters and manifest["splits"]["unlabelled"]["tokens"]:
         pool, columns = store.read_dataset(root, "unlabelled", manifest), informative_columns(manifest["templates"])
         narrow = [data._replace(observations=data.observations[:, columns]) for data in (train, pool)]
-        mixture, labelled, assigned = cluster(*narrow, manifest["observations"], options)
-        k = len(mixture.log_weights)
-        progress.step(note=f"{k} clusters")
-        if options.method == "cluster":
-            weights = cluster_weights(labelled, assigned, k)
-        typical = describe(mixture, k, store.read_vocabulary(root))
-        inputs = examples(store.read_tokens(root, "unlabelled")[0], assigned, k)
-        found = summary(labelled, assigned, weights, k, typical, inputs)
-    figures = {"method": options.method, "sequences": size, "effective_sample_size": effective_sample_size(weights)}
+        made = cluster(*narrow, manifest["observations"], options)
+        progress.step(note=f"{made.k} clusters")
+        labelled, moved = made.labelled, drift(made.labelled, made.pool, made.k, EXAMPLES)
+        weights, groups = weights_of(made, options.method)
+        typical = describe(made.mixture, made.k, store.read_vocabulary(root))
+        inputs = examples(store.read_tokens(root, "unlabelled")[0], moved.examples)
+        found = summary(labelled, weights, groups, moved, typical, inputs, options.drift_limit)
+        if made.held_out:
+            found["held_out"] = [{"clusters": k, "log_likelihood": value} for k, value in made.held_out.items()]
+    effective = refuse_few_effective(weights, options.least_effective)
+    figures = {"method": options.method, "sequences": size, "effective_sample_size": effective}
     table = pl.DataFrame({"sequence": np.arange(size, dtype=np.int32), "cluster": labelled, "weight": weights})
     store.write_arrow(root / store.WEIGHTS, table)
     store.write_json(root / store.CLUSTERS, found | figures)
-    drift = "no unlabelled pool" if found["jensen_shannon"] is None else f"drift {found['jensen_shannon']:.4f} bits"
-    progress.end(f"{drift}, effective sample size {figures['effective_sample_size']:,.0f} of {size:,}")
-    return figures | {"jensen_shannon": found["jensen_shannon"]}
+    progress.end(f"{note(found)}, effective sample size {effective:,.0f} of {size:,}")
+    return figures | {"jensen_shannon": found["jensen_shannon"], "drifted": found["drifted"]}
+
+
+def note(found: dict) -> str:
+    """The drift in a few words."""
+    if found["jensen_shannon"] is None:
+        return "no unlabelled pool"
+    beyond = f", above the limit of {found['drift_limit']:g}" if found["drifted"] else ""
+    return f"drift {found['jensen_shannon']:.4f} bits{beyond}"

@@ -95,14 +95,39 @@ def minimise(
             "choose a gradient solver such as lbfgs or owlqn"
         )
     _check_terms(solver, objective)
+    theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
+    return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
+
+
+def minimise_by_newton(
+    objective,
+    penalty: ElasticNet,
+    theta0: np.ndarray | None = None,
+    max_iterations: int = 100,
+    tolerance: float = 1e-4,
+    period: int = 5,
+    on_iteration=None,
+) -> Result:
+    """The same for objectives that have a `hessian`; see `engine.solvers.newton`."""
+    if penalty.rho1:
+        raise EspalierError(f"newton cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose owlqn or pqn")
+    if not hasattr(objective, "hessian"):
+        raise EspalierError(
+            f"newton needs a Hessian, {type(objective).__name__} has none: choose a gradient solver such as lbfgs"
+        )
+    theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
+    return import_module("engine.solvers.newton").newton(objective, penalty, theta, monitor)
+
+
+def _begin(objective, theta0, max_iterations, tolerance, period, on_iteration) -> tuple[np.ndarray, Monitor]:
+    """The starting point, checked, and a monitor on the scale of the objective."""
     theta = np.zeros(objective.size) if theta0 is None else np.array(theta0, dtype=np.float64)
     if theta.shape != (objective.size,):
         raise EspalierError(f"theta0 has {theta.size} weights: expected {objective.size}")
     if not np.all(np.isfinite(theta)):
         raise EspalierError(f"theta0[{int(np.argmin(np.isfinite(theta)))}] is not finite: check the starting model")
     scale = float(np.max(getattr(objective, "observed", np.ones(1)), initial=1.0))
-    monitor = Monitor(max_iterations, tolerance, period, scale, on_iteration)
-    return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
+    return theta, Monitor(max_iterations, tolerance, period, scale, on_iteration)
 
 
 def _check_terms(solver: str, objective) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference import mixture as reference
 
 from engine.errors import EspalierError
-from engine.mixture import Mixture, bags, fit_mixture
+from engine.mixture import Mixture, bags, choose_clusters, drop_empty, fit_mixture
 from engine.threads import set_threads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,6 +208,47 @@ def test_pointers_beyond_the_data_are_refused():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1, f"exit status {done.returncode}"
     assert "EspalierError" in done.stderr
+
+
+# ---- clusters that nobody is in, and how many there are
+
+
+def test_clusters_that_nobody_is_in_are_dropped():
+    phi = np.array([[0.8, 0.1, 0.1], [0.1, 0.1, 0.8], [0.1, 0.8, 0.1]])
+    mixture = Mixture(np.log([0.5, 0.1, 0.4]), np.log(phi), math.nan, [])
+    counts = np.array([[5.0, 0, 0], [0, 5.0, 0]])
+    kept = drop_empty(mixture, *csr(counts))
+    np.testing.assert_allclose(np.exp(kept.log_weights), [5 / 9, 4 / 9])
+    np.testing.assert_allclose(np.exp(kept.log_probabilities), phi[[0, 2]])
+    assert kept.assign(*csr(counts)).tolist() == [0, 1]
+    assert drop_empty(kept, *csr(counts)) is kept
+
+
+def three_heaps(n=150):
+    rng = np.random.default_rng(13)
+    centres = np.array([[0.8, 0.1, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.1, 0.0, 0.1, 0.8]])
+    return np.array([rng.multinomial(15, centres[c]) for c in rng.integers(0, 3, n)])
+
+
+def test_held_out_vectors_choose_the_number_of_clusters():
+    counts = three_heaps()
+    k, found = choose_clusters(*csr(counts), 4, 10, seed=1, restarts=4, iterations=60)
+    assert k == 3 and list(found) == [1, 2, 3, 5, 7, 10]
+    assert found[3] == max(found.values()) and found[3] > found[2] > found[1]
+
+
+def test_the_likelihood_is_that_of_the_vectors_held_out():
+    """One cluster: the average of four fifths, judged on the rest; all vectors are alike but one."""
+    counts = np.tile([2.0, 1.0], (10, 1))
+    k, found = choose_clusters(*csr(counts), 2, 1, smoothing=1e-9)
+    assert k == 1 and found == {1: pytest.approx(2 * math.log(2 / 3) + math.log(1 / 3), abs=1e-6)}
+
+
+def test_too_few_vectors_to_hold_any_out_make_one_cluster():
+    assert choose_clusters(*csr([[1.0, 0.0]] * 4), 2, 5) == (1, {})
+    assert list(choose_clusters(*csr([[1.0, 0.0]] * 5), 2, 50)[1]) == [1, 2, 3, 4]
+    with pytest.raises(EspalierError, match="at most 0 clusters: expected at least 1"):
+        choose_clusters(*csr([[1.0, 0.0]] * 5), 2, 0)
 
 
 # ---- count vectors of sequences

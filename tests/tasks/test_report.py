@@ -507,13 +507,19 @@ def test_drift_shows_both_shares_weights_and_what_is_typical():
     text = document().section("drift")
     for told in ("0.012", "6,812", "of 8,000 words", "25.0%50.0%2.00", "t·[h]", "three, theme"):
         assert told in text
-    assert "Pool out of reach" not in text
+    assert "Pool without labels" not in text
 
 
 def test_a_group_without_labelled_sequences_has_no_weight():
     alone = GROUP | {"labelled": 0, "labelled_share": 0.0, "weight": None}
     text = document(clusters=POOL | {"clusters": [alone], "pool_without_label_share": 0.5}).section("drift")
-    assert "0.0%50.0%–" in text and "Pool out of reach50.0%" in text
+    assert "0.0%50.0%–" in text and "Pool without labels50.0%" in text
+
+
+def test_drift_beyond_the_limit_is_said():
+    text = document(clusters=POOL | {"drifted": True, "drift_limit": 0.01}).section("drift")
+    assert "above the limit of 0.01: the pool has drifted" in text
+    assert "drifted" not in document(clusters=POOL | {"drifted": False, "drift_limit": 0.1}).section("drift")
 
 
 def test_no_pool_is_a_plain_sentence():

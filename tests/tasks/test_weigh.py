@@ -1,89 +1,18 @@
-"""Weights of the cluster method by the formula, drift figures by their definitions."""
-
-import math
+"""What is clustered and how it is told, and the stage against the formulas of engine.weighting."""
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from stage_runs import run_stages, small_params, tree
 
 from engine.data import make_dataset
 from engine.errors import EspalierError
 from engine.mixture import Mixture
+from engine.weighting import drift, jensen_shannon
 from tasks import store, weigh
 from tasks.params import Weigh
 
 EXACT = 1e-12
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
-CLUSTERS = st.lists(st.integers(0, 4), min_size=1, max_size=30)
-COUNTS = st.lists(st.integers(0, 9), min_size=5, max_size=5).filter(any)
-
-
-# ---- weights
-
-
-def test_the_formula_by_hand():
-    """Three of four labelled in cluster 0, two of five of the pool: q(0)/3 and q(1)/1, then mean one."""
-    weights = weigh.cluster_weights(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0, 1]), 2)
-    raw = [0.4 / 3, 0.4 / 3, 0.6 / 1, 0.4 / 3]
-    assert weights == pytest.approx([4 * w / sum(raw) for w in raw], abs=EXACT)
-
-
-@EXAMPLES
-@given(CLUSTERS, CLUSTERS)
-def test_the_weight_of_a_cluster_is_its_share_of_the_pool(labelled, pool):
-    weights = weigh.cluster_weights(np.array(labelled), np.array(pool), 5)
-    assert weights.mean() == pytest.approx(1, abs=EXACT) and (weights >= 0).all()
-    shared = set(labelled) & set(pool)
-    if not shared:
-        assert weights.tolist() == [1.0] * len(labelled)
-        return
-    reachable = sum(c in shared for c in pool)
-    for c in set(labelled):
-        total = sum(w for w, d in zip(weights, labelled, strict=True) if d == c)
-        assert total == pytest.approx(len(labelled) * pool.count(c) / reachable, abs=1e-9)
-    for c in set(labelled):
-        assert len({w for w, d in zip(weights, labelled, strict=True) if d == c}) == 1
-
-
-def test_a_pool_like_the_labelled_data_gives_equal_weights():
-    labelled = np.array([0, 1, 1, 2, 2, 2])
-    assert weigh.cluster_weights(labelled, np.tile(labelled, 3), 3) == pytest.approx(np.ones(6), abs=EXACT)
-
-
-# ---- drift
-
-
-def jensen_shannon_by_hand(p, q):
-    """Entropy of the mean minus the mean of the entropies, in bits."""
-
-    def entropy(d):
-        return -sum(x * math.log2(x) for x in d if x > 0)
-
-    return entropy([(a + b) / 2 for a, b in zip(p, q, strict=True)]) - (entropy(p) + entropy(q)) / 2
-
-
-@EXAMPLES
-@given(COUNTS, COUNTS)
-def test_jensen_shannon_by_entropies(first, second):
-    p, q = np.array(first) / sum(first), np.array(second) / sum(second)
-    found = weigh.jensen_shannon(p, q)
-    assert found == pytest.approx(jensen_shannon_by_hand(p.tolist(), q.tolist()), abs=1e-9)
-    assert found == pytest.approx(weigh.jensen_shannon(q, p), abs=EXACT)
-    assert 0 <= found <= 1 + EXACT
-
-
-def test_jensen_shannon_at_its_ends():
-    assert weigh.jensen_shannon(np.array([0.3, 0.7]), np.array([0.3, 0.7])) == 0
-    assert weigh.jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(1, abs=EXACT)
-
-
-def test_effective_sample_size_by_hand():
-    assert weigh.effective_sample_size(np.ones(7)) == pytest.approx(7, abs=EXACT)
-    assert weigh.effective_sample_size(np.array([1.0, 0, 0, 0])) == pytest.approx(1, abs=EXACT)
-    assert weigh.effective_sample_size(np.array([1.0, 2, 3])) == pytest.approx(36 / 14, abs=EXACT)
 
 
 # ---- what is clustered and how it is described
@@ -98,10 +27,11 @@ def test_clusters_of_two_plain_languages():
     """Words of a and b in one cluster, words of c and d in the other; more clusters than words are cut down."""
     pool = make_dataset(np.array([[0], [1], [0], [1], [2], [3], [3], [2]]), None, np.array([0, 2, 4, 6, 8]))
     train = make_dataset(np.array([[1], [1], [3], [3]]), None, np.array([0, 2, 4]))
-    mixture, ours, theirs = weigh.cluster(train, pool, 4, Weigh(clusters=2, restarts=5))
+    found = weigh.cluster(train, pool, 4, Weigh(clusters=2, restarts=5))
+    ours, theirs = found.labelled, found.pool
     assert theirs[0] == theirs[1] != theirs[2] == theirs[3]
     assert ours.tolist() == [theirs[0], theirs[2]]
-    assert len(weigh.cluster(train, pool, 4, Weigh(clusters=99))[0].log_weights) == 4
+    assert found.k == 2 and weigh.cluster(train, pool, 4, Weigh(clusters=99)).k <= 4
 
 
 def test_typical_observations_are_the_ones_others_have_less_often():
@@ -118,19 +48,68 @@ def test_typical_observations_are_the_ones_others_have_less_often():
 )
 def test_examples_are_inputs_as_people_write_them(tokens, expected):
     table = pl.DataFrame({"sequence": pl.Series([0, 0, 1], dtype=pl.Int32), "x0": tokens})
-    assert weigh.examples(table, np.array([1, 0]), 3) == [expected[1:], expected[:1], []]
+    chosen = [np.array([1]), np.array([0]), np.array([], int)]
+    assert weigh.examples(table, chosen) == [expected[1:], expected[:1], []]
 
 
 def test_summary_by_hand():
     labelled, pool, weights = np.array([0, 0, 2]), np.array([0, 1, 1, 1, 2]), np.array([0.75, 0.75, 1.5])
-    found = weigh.summary(labelled, pool, weights, 4, [["t"]] * 4, [["e"]] * 4)
+    moved = drift(labelled, pool, 4)
+    found = weigh.summary(labelled, weights, [0, 0, 2, 3], moved, [["t"]] * 4, [["e"]] * 4, 0.2)
     assert [row["labelled"] for row in found["clusters"]] == [2, 0, 1, 0]
     assert [row["pool"] for row in found["clusters"]] == [1, 3, 1, 0]
     assert [row["weight"] for row in found["clusters"]] == [0.75, None, 1.5, None]
+    assert [row["group"] for row in found["clusters"]] == [0, 0, 2, 3]
     assert found["clusters"][0]["labelled_share"] == pytest.approx(2 / 3) and found["clusters"][1]["pool_share"] == 0.6
     assert found["pool_without_label_share"] == 0.6
-    expected = jensen_shannon_by_hand([2 / 3, 0, 1 / 3, 0], [0.2, 0.6, 0.2, 0])
+    expected = jensen_shannon(np.array([2 / 3, 0, 1 / 3, 0]), np.array([0.2, 0.6, 0.2, 0]))
     assert found["jensen_shannon"] == pytest.approx(expected, abs=EXACT)
+    assert sum(row["divergence"] for row in found["clusters"]) == pytest.approx(expected, abs=EXACT)
+    assert found["drifted"] is True and found["drift_limit"] == 0.2
+    for limit in (0.9, None):
+        assert weigh.summary(labelled, weights, range(4), moved, [[]] * 4, [[]] * 4, limit)["drifted"] is False
+
+
+def test_the_weight_shown_is_the_common_one_or_the_mean():
+    assert weigh.common(np.array([0.1, 0.1, 0.1])) == 0.1
+    assert weigh.common(np.array([1.0, 2.0])) == 1.5
+    assert weigh.common(np.zeros(0)) is None
+
+
+def two_languages(ours, theirs):
+    """Words of a and b, or of c and d, by their number in the labelled data and in the pool."""
+    def words(first, second):
+        rows = [[0], [1]] * first + [[2], [3]] * second
+        return make_dataset(np.array(rows), None, np.arange(0, len(rows) + 1, 2))
+
+    return words(*ours), words(*theirs)
+
+
+@pytest.mark.parametrize("method", ["cluster", "covariate"])
+def test_what_the_pool_has_more_of_weighs_more(method):
+    train, pool = two_languages((9, 3), (5, 15))
+    found = weigh.cluster(train, pool, 4, Weigh(clusters=2, restarts=5))
+    weights, groups = weigh.weights_of(found, method)
+    assert weights[:9] == pytest.approx([12 * 0.25 / 9] * 9, rel=0.01) and groups.tolist() == [0, 1]
+    assert weights[9:] == pytest.approx([12 * 0.75 / 3] * 3, rel=0.01)
+    assert weigh.weights_of(found, "none")[0].tolist() == [1.0] * 12
+
+
+def test_a_cluster_without_a_labelled_word_is_carried_by_another():
+    """Nobody labelled c and d; with back-off the weights are all 1, and the group says who carries whom."""
+    train, pool = two_languages((6, 0), (5, 5))
+    found = weigh.cluster(train, pool, 4, Weigh(clusters=2, restarts=5))
+    assert found.k == 2 and len(set(found.labelled)) == 1
+    weights, groups = weigh.weights_of(found, "cluster")
+    assert groups.tolist() == [0, 0] and weights.tolist() == [1.0] * 6
+
+
+def test_the_number_of_clusters_can_be_chosen():
+    train, pool = two_languages((20, 20), (40, 40))
+    found = weigh.cluster(train, pool, 4, Weigh(clusters=6, restarts=3, choose_clusters=True))
+    assert set(found.held_out) == {1, 2, 3, 5, 6}
+    assert max(found.held_out, key=found.held_out.get) >= 2
+    assert found.held_out[2] > found.held_out[1] + 0.5
 
 
 # ---- the stage
@@ -202,3 +181,44 @@ def test_a_damaged_input_changes_nothing(project, path):
     with pytest.raises(EspalierError, match=f"{path}: damaged .*run `espalier stage (template|ingest)` again"):
         run_stages(project, small_params(), "weigh")
     assert tree(project) == before
+
+
+def test_drift_beyond_the_limit_is_flagged(project):
+    params = small_params()
+    divergence = outputs(project)[1]["jensen_shannon"]
+    for limit, expected in ((divergence / 2, True), (min(1.0, 2 * divergence), False), (None, False)):
+        params.weigh.drift_limit = limit
+        figures = run_stages(project, params, "weigh")["weigh"]
+        found = outputs(project)[1]
+        assert figures["drifted"] is found["drifted"] is expected and found["drift_limit"] == limit
+    assert sum(row["divergence"] for row in found["clusters"]) == pytest.approx(divergence, abs=EXACT)
+
+
+def test_weights_that_rest_on_too_few_sequences_are_refused(project):
+    params, before = small_params(), tree(project)
+    params.weigh.least_effective = 1.0
+    with pytest.raises(EspalierError, match="the weights are worth .* of 180 examples, less than the share 1 that"):
+        run_stages(project, params, "weigh")
+    assert tree(project) == before
+
+
+def test_the_covariate_method(project):
+    params = small_params()
+    params.weigh.method = "covariate"
+    run_stages(project, params, "weigh")
+    table, found = outputs(project)
+    assert found["method"] == "covariate"
+    assert table["weight"].mean() == pytest.approx(1.0) and table["weight"].n_unique() > 3
+    for row in found["clusters"]:
+        mine = table.filter(pl.col("cluster") == row["cluster"])["weight"]
+        assert row["weight"] == pytest.approx(mine.mean())
+
+
+def test_the_stage_tells_how_the_number_of_clusters_was_chosen(project):
+    params = small_params()
+    params.weigh.choose_clusters = True
+    run_stages(project, params, "weigh")
+    found = outputs(project)[1]
+    tried = {row["clusters"]: row["log_likelihood"] for row in found["held_out"]}
+    assert list(tried) == [1, 2, 3]
+    assert len(found["clusters"]) <= max(tried, key=tried.get)
