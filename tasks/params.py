@@ -92,7 +92,7 @@ class Weigh:
 
 
 # The names in engine.solvers.SOLVERS, which a test compares; importing it here would load the compiler for a --help.
-SOLVERS = ("lbfgs", "owlqn", "pqn", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
+SOLVERS = ("lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Train:
         0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0
     )
     initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
-    seed: int = option(0, "sgd: of the order of sequences", "int", least=0)
+    seed: int = option(0, "sgd, hybrid: of the order of sequences", "int", least=0)
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
 
 

@@ -22,7 +22,10 @@ from tasks.params import Params, Train
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
 # Vectors of the length of theta that a solver keeps at its peak: pairs of steps and slopes, and work.
-VECTORS = {"lbfgs": 26, "owlqn": 26, "pqn": 52, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12, "sgd": 10}
+VECTORS = {
+    "lbfgs": 26, "owlqn": 26, "pqn": 52, "hybrid": 52, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12,
+    "sgd": 10,
+}  # fmt: skip
 PROCESS = 300 << 20  # bytes of an interpreter with its packages and compiled kernels
 
 

@@ -57,7 +57,7 @@ STRIP = 12  # places either side that a strip of values shows
 READINGS = 64  # ways to read one observation that are looked at
 SOLVERS = {
     "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "pqn": "proximal quasi-Newton",
-    "sbcd": "blockwise coordinate descent (SBCD)",
+    "hybrid": "stochastic gradient, then limited-memory quasi-Newton", "sbcd": "blockwise coordinate descent (SBCD)",
     "cd": "coordinate descent (CD)", "cg-fr": "conjugate gradient (Fletcher-Reeves)",
     "cg-pr": "conjugate gradient (Polak-Ribière+)", "iis": "improved iterative scaling (IIS)",
     "sgd": "stochastic gradient (SGD)",

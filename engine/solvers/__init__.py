@@ -50,6 +50,7 @@ SOLVERS = {
     "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only"),
     "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton"),
     "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
+    "hybrid": Solver("hybrid", True, True, "two epochs of sgd, then lbfgs, or pqn with an L1 term", True),
     "sbcd": Solver("sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True),
     "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
     "cg-fr": Solver(

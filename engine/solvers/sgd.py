@@ -52,6 +52,22 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
     return Result(best, best_objective, reason, iteration, evaluations, monitor.history)
 
 
+def start(objective, penalty: ElasticNet, theta: np.ndarray, epochs: int, seed: int) -> tuple[np.ndarray, int]:
+    """(theta after a few epochs, what that cost in evaluations): where a solver with a better end may begin.
+
+    Should the epochs lead uphill, the answer is theta itself.
+    """
+    check_labels(objective.dataset.labels, objective.layout)
+    rng, room = np.random.default_rng(seed), make_room(objective.dataset, objective.layout, objective.sets)
+    step, spent = _tune(objective, penalty, theta, rng, room)
+    moved, paid, could_pay = theta.copy(), np.zeros(objective.size), 0.0
+    for epoch in range(epochs):
+        order = rng.permutation(len(objective.dataset.weights))
+        could_pay = _epoch(objective, penalty, moved, order, step, epoch, could_pay, paid, room)
+    before, after = (objective.value(here) + penalty.value(here) for here in (theta, moved))
+    return (moved if after < before else theta), spent + epochs + 2
+
+
 def _tune(objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room) -> tuple[float, int]:
     """The best first step, by the objective on a sample after one pass over it, and the evaluations spent."""
     data = objective.dataset

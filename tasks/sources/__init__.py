@@ -19,6 +19,10 @@ class Corpus:
     truth: dict | None = None
     notes: dict = field(default_factory=dict)
 
+    def whole(self, part: str) -> pl.DataFrame:
+        """All tokens of a part in one table, for what is small."""
+        return pl.concat(self.parts[part]())
+
     def info(self) -> dict:
         return {"source": self.source, "nouns": self.nouns, "truth": self.truth}
 

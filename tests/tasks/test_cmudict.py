@@ -60,7 +60,7 @@ def test_labels_of_a_word_spell_its_pronunciation(dictionary, monkeypatch):
     """Whatever the aligner chooses: the groups of a word, one after another, are its phonemes."""
     monkeypatch.setattr(cmudict, "dictionary_path", lambda: dictionary)
     corpus = cmudict.read(Path("unused"), Ingest(pair_count=1))
-    tokens = corpus.parts["train"]
+    tokens = corpus.whole("train")
     sounds = {spelling: phonemes for spelling, phonemes in cmudict.read_dictionary(dictionary)}
     assert corpus.notes == {"words": 3, "aligned": 3}
     for number, (_, rows) in enumerate(groupby(tokens.iter_rows(), key=lambda row: row[0])):
@@ -76,7 +76,7 @@ def test_a_word_with_more_than_two_phonemes_a_letter_is_left_out(tmp_path, monke
     monkeypatch.setattr(cmudict, "dictionary_path", lambda: path)
     corpus = cmudict.read(Path("unused"), Ingest(pair_count=1))
     assert corpus.notes == {"words": 3, "aligned": 2}
-    tokens = corpus.parts["train"]
+    tokens = corpus.whole("train")
     assert tokens["sequence"].to_list() == [0, 0, 1, 1]
     assert tokens["x0"].to_list() == ["a", "b", "b", "a"]
 

@@ -162,7 +162,7 @@ def test_parts_of_a_corpus(tmp_path):
         (tmp_path / name).write_text(text)
     options = Ingest(path="train", dev_path="dev", test_path="test", unlabelled_path="more")
     corpus = conll.read(tmp_path, options)
-    assert {name: part["x0"].to_list() for name, part in corpus.parts.items()} == {
+    assert {name: corpus.whole(name)["x0"].to_list() for name in corpus.parts} == {
         "train": ["a"], "dev": ["b"], "test": ["c"], "unlabelled": ["d", "e"],
     }  # fmt: skip
     assert corpus.info() == {"source": "conll:train", "nouns": conll.NOUNS, "truth": None}

@@ -57,7 +57,7 @@ def spelled(table):
 def test_the_aligner_keeps_the_words_that_the_prototype_kept(corpora, aligned):
     """55 labels in the prototype; a pair near the threshold of fifty uses may fall on either side."""
     assert aligned.notes == {"words": 117_493, "aligned": 117_173}
-    table = aligned.parts["train"]
+    table = aligned.whole("train")
     assert abs(table["label"].n_unique() - 55) <= 2
     assert len(table) == 868_618 and table["x0"].n_unique() == 26
     stored = read(corpora, "cmudict-aligned/cmudict-aligned.conll.gz")
@@ -69,7 +69,7 @@ def test_the_aligner_keeps_the_words_that_the_prototype_kept(corpora, aligned):
 def test_the_aligner_agrees_with_the_prototype_on_most_letters(corpora, aligned):
     """Not on all: `ll` is L and silent or silent and L with the same likelihood, and ties are ties."""
     stored = read(corpora, "cmudict-aligned/cmudict-aligned.conll.gz")
-    table = aligned.parts["train"]
+    table = aligned.whole("train")
     assert table["x0"].equals(stored["x0"])
     assert (table["label"] == stored["label"]).mean() > 0.9
 
@@ -79,7 +79,7 @@ def test_every_aligned_word_spells_its_pronunciation(aligned):
     sounds = dict(reversed(cmudict.read_dictionary(cmudict.dictionary_path())))
     wrong = [
         word
-        for word, labels in spelled(aligned.parts["train"]).items()
+        for word, labels in spelled(aligned.whole("train")).items()
         if [p for label in labels if label != "_" for p in label.split("+")] != sounds[word]
     ]
     assert not wrong

@@ -75,19 +75,19 @@ def test_tokens_spell_the_draws_out():
 
 def test_parts_have_the_sizes_asked_for_and_are_drawn_apart():
     corpus = simulated.read(None, Ingest(limit=200, dev_share=0.2, test_share=0.2, unlabelled_share=0.3))
-    sizes = {name: part["sequence"].n_unique() for name, part in corpus.parts.items()}
+    sizes = {name: corpus.whole(name)["sequence"].n_unique() for name in corpus.parts}
     assert sizes == {"train": 60, "dev": 40, "test": 40, "unlabelled": 60}
-    assert not corpus.parts["dev"].equals(corpus.parts["test"])
-    assert not corpus.parts["train"].equals(corpus.parts["unlabelled"])
+    assert not corpus.whole("dev").equals(corpus.whole("test"))
+    assert not corpus.whole("train").equals(corpus.whole("unlabelled"))
     assert corpus.truth == simulated.truth()
 
 
 def test_without_a_limit_there_is_a_default_size():
     corpus = simulated.read(None, Ingest(limit=None))
-    assert sum(part["sequence"].n_unique() for part in corpus.parts.values()) == simulated.DEFAULT_SEQUENCES
+    assert sum(corpus.whole(name)["sequence"].n_unique() for name in corpus.parts) == simulated.DEFAULT_SEQUENCES
 
 
 def test_shares_that_round_to_everything_leave_an_empty_part_not_an_error():
     """0.35, 0.35 and 0.29 of ten round to eleven; the split then says that nothing is left."""
     corpus = simulated.read(None, Ingest(limit=10, dev_share=0.35, test_share=0.35, unlabelled_share=0.29))
-    assert corpus.parts["train"].is_empty()
+    assert corpus.whole("train").is_empty()
