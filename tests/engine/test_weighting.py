@@ -158,6 +158,12 @@ def test_empty_clusters_may_join_each_other_first():
     assert groups.tolist() == [0, 0, 0]
 
 
+def test_what_has_been_merged_is_gone():
+    """0 takes 1, and 2, which was closest to 1 alone, joins what both have become."""
+    centres = np.array([[0.58, 0.42], [0.5, 0.5], [0.4, 0.6]])
+    assert back_off(np.array([1]), np.array([0, 1, 2]), centres).tolist() == [0, 0, 0]
+
+
 def test_a_cluster_that_nobody_is_in_is_left_alone():
     groups = back_off(np.array([0, 0]), np.array([0, 1]), CENTRES[:3])
     assert groups.tolist() == [0, 0, 2]
