@@ -19,7 +19,7 @@ from engine.measures import chunks, is_chunk_scheme, sequence_errors
 from engine.monitor import STOP_REASONS
 from engine.path import Point, grid, largest_rho1, path
 from engine.penalty import ElasticNet
-from tasks import charts, store
+from tasks import charts, plan, store
 from tasks.page import (
     Html,
     capital,
@@ -151,6 +151,7 @@ def follow(
     """(what the choice goes by, the points): solved one after the other on the project's features."""
     options, manifest = params.train, store.whole_manifest(root)
     threads.set_threads(options.threads)
+    plan.check(plan.main(root, params))
     progress.begin(points, "point")
     train = store.read_dataset(root, "train", manifest, store.read_weights(root))
     dev = store.read_dataset(root, "dev", manifest)
