@@ -131,7 +131,8 @@ def _files(paths: list[Path], options: Reading, labelled: bool, size: int, notes
                 width, other = found, path
             if found != width:
                 raise EspalierError(f"{path} has {found} input columns, {other} {width}: expected the same")
-            _check_empty(frame, path, item)
+            if name != "conll" or options.separator:  # runs of blanks leave nothing empty between them
+                _check_empty(frame, path, item)
             if labelled:
                 frame = converter(canonical(frame, options, path, item.unit), path, item.unit)
             count = frame["sequence"][-1] + 1

@@ -33,23 +33,25 @@ def columns_of(
     text = pl.col("text")
     if options.comment:
         frame = frame.filter(~text.str.starts_with(options.comment))
-    ends = text.str.strip_chars(BLANKS).eq("")
+    gap = options.separator or _single_gap(data)
+    ends = text.eq("") if gap and not options.separator else text.str.strip_chars(BLANKS).eq("")
     if options.docstart and options.docstart.encode() in data:
         starts = _starts_document(options)
-        count = frame.select(starts.sum()).item()
         if notes is not None:
-            notes["documents"] = notes.get("documents", 0) + count
+            notes["documents"] = notes.get("documents", 0) + frame.select(starts.sum()).item()
         ends = ends | starts
     frame = frame.with_columns(end=ends)
     frame = frame.with_columns(sequence=pl.col("end").cum_sum()).filter(~pl.col("end"))
     if frame.is_empty():
         return None
-    frame = frame.with_columns(fields=_fields(data, options.separator))
-    frame = frame.with_columns(width=pl.col("fields").list.len())
+    cells = text if gap else text.str.strip_chars(BLANKS).str.replace_all(r"[ \t]+", "\t")
+    gap = gap or "\t"
+    frame = frame.with_columns(cells=cells).with_columns(width=pl.col("cells").str.count_matches(gap, literal=True) + 1)
     width = width or frame["width"][0]
     _check_widths(frame, width, path)
-    columns = [pl.col("fields").list.get(i).alias(f"c{i}") for i in range(width)]
-    return frame.select(pl.col("sequence").rle_id().cast(pl.Int32), pl.col("line").cast(pl.Int64), *columns)
+    columns = [f"c{i}" for i in range(width)]
+    split = pl.col("cells").str.splitn(gap, width).struct.rename_fields(columns).struct.unnest()
+    return frame.select(pl.col("sequence").rle_id().cast(pl.Int32), pl.col("line").cast(pl.Int64), split)
 
 
 def _starts_document(options: Reading) -> pl.Expr:
@@ -63,17 +65,14 @@ def _starts_document(options: Reading) -> pl.Expr:
     return text.eq(mark) | pl.any_horizontal([text.str.starts_with(mark + gap) for gap in gaps])
 
 
-def _fields(data: bytes, separator: str | None) -> pl.Expr:
-    """The columns of a line as a list. Text with one blank between columns, as most has, needs no pattern."""
-    text = pl.col("text")
-    if separator is not None:
-        return text.str.split(separator)
+def _single_gap(data: bytes) -> str | None:
+    """The blank that stands alone between all columns, as in most files, or None: such text needs no pattern."""
     for gap, other in ((b" ", b"\t"), (b"\t", b" ")):
         around = (gap + gap, gap + b"\n", gap + b"\r", b"\n" + gap)
         if other not in data and not data.startswith(gap) and not data.endswith(gap):
             if not any(found in data for found in around):
-                return text.str.split(gap.decode())
-    return text.str.strip_chars(BLANKS).str.replace_all(r"[ \t]+", "\t").str.split("\t")
+                return gap.decode()
+    return None
 
 
 def _check_widths(frame: pl.DataFrame, width: int, path: Path) -> None:

@@ -67,7 +67,12 @@ def _arrow_batches(source: pa.MemoryMappedFile, size: int) -> Iterator[pa.Record
 
 def _parquet_batches(source: pa.MemoryMappedFile, size: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
-        yield from file.iter_batches(batch_size=size, use_threads=False)
+        rows = 0
+        for batch in file.iter_batches(batch_size=size, use_threads=False):
+            rows += batch.num_rows
+            yield batch
+        if rows != file.metadata.num_rows:  # a damaged page may end a column early, and the batches with it
+            raise ValueError(f"{rows} rows could be read of {file.metadata.num_rows}")
 
 
 def batches(path: Path, kind: str, size: int) -> Iterator[pa.RecordBatch]:
@@ -156,7 +161,7 @@ class Names:
         if name not in kinds:
             raise EspalierError(
                 f"{path} has no column {name!r}: it has {known}; expected rows of tokens ({SEQUENCE}, x0, …, {LABEL}) "
-                f"or of lists ({lists.TOKENS}, {lists.LABELS}), or name the columns in ingest.columns, label and sequence"
+                f"or of lists ({lists.TOKENS}, {lists.LABELS}), or name them in ingest.columns, label and sequence"
             )
         kind = kinds[name]
         if name == sequence:

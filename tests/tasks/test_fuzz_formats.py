@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from corpus_files import arrow_bytes, list_table, packed, parquet_bytes, sequences_of, token_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference import formats as reference
-from test_formats import arrow_bytes, list_table, packed, parquet_bytes, sequences_of, token_table
 
 from engine.errors import EspalierError
 from tasks import formats
@@ -174,6 +174,15 @@ def table_case(case):
         assert len(str(error)) > 20 and path.name in str(error)
     else:
         assert found == reference.table(data, kind, labelled)
+
+
+def test_a_page_that_ends_its_column_early_loses_no_row_in_silence():
+    """Batches stop with the shortest column, and once did so without a word."""
+    data, header = TABLES["parquet"][0], b"\x15\x04\x15"  # a dictionary page is said to be another kind of page
+    places = [at for at in range(len(data)) if data.startswith(header, at)]
+    assert len(places) > 4
+    for at in places:
+        table_case(("parquet", data[:at] + b"\x15\x06\x15" + data[at + 3 :], True, 1))
 
 
 TABLE_CASES = st.sampled_from(sorted(TABLES)).flatmap(
