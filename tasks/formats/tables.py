@@ -5,9 +5,10 @@ formats are read from their ends.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -47,12 +48,13 @@ def mapped(path: Path) -> Iterator[pa.MemoryMappedFile]:
             yield source
 
 
-def _arrow_batches(source: pa.MemoryMappedFile, size: int) -> Iterator[pa.RecordBatch]:
+def _arrow_batches(source: pa.MemoryMappedFile, choose: Callable) -> Iterator[pa.RecordBatch]:
     is_file = source.read(len(ARROW_FILE)) == ARROW_FILE
     if is_file:
         reader = pa.ipc.open_file(source)
+        wanted = choose(reader.schema).all()
         for i in range(reader.num_record_batches):
-            yield reader.get_batch(i)
+            yield reader.get_batch(i).select(wanted)
         return
     total = source.size()
     source.seek(max(0, total - len(END_OF_STREAM)))
@@ -60,27 +62,30 @@ def _arrow_batches(source: pa.MemoryMappedFile, size: int) -> Iterator[pa.Record
         raise ValueError("it does not begin as an Arrow file and has no end mark of an Arrow stream; it may be cut")
     source.seek(0)
     with pa.ipc.open_stream(source) as reader:
-        yield from reader
+        wanted = choose(reader.schema).all()
+        for batch in reader:
+            yield batch.select(wanted)
     if source.tell() != total:
         raise ValueError("something follows the end mark of the stream")
 
 
-def _parquet_batches(source: pa.MemoryMappedFile, size: int) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(source: pa.MemoryMappedFile, choose: Callable) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
-        rows = 0
-        for batch in file.iter_batches(batch_size=size, use_threads=False):
+        names, rows = choose(file.schema_arrow), 0
+        for batch in file.iter_batches(batch_size=names.rows, columns=names.all(), use_threads=False):
             rows += batch.num_rows
             yield batch
         if rows != file.metadata.num_rows:  # a damaged page may end a column early, and the batches with it
             raise ValueError(f"{rows} rows could be read of {file.metadata.num_rows}")
 
 
-def batches(path: Path, kind: str, size: int) -> Iterator[pa.RecordBatch]:
-    """Valid batches of at most `size` rows."""
+def batches(path: Path, kind: str, choose: Callable[[pa.Schema], "Names"]) -> Iterator[pa.RecordBatch]:
+    """Valid batches of the columns that `choose` takes, of at most as many rows as it says."""
     name = {"arrow": "an Arrow file or stream", "parquet": "a Parquet file"}[kind]
     try:
         with mapped(path) as source:
-            for batch in {"arrow": _arrow_batches, "parquet": _parquet_batches}[kind](source, size):
+            for batch in {"arrow": _arrow_batches, "parquet": _parquet_batches}[kind](source, choose):
+                size = choose(batch.schema).rows
                 for begin in range(0, batch.num_rows, size):
                     part = batch.slice(begin, size)
                     part.validate(full=True)
@@ -102,35 +107,39 @@ def read_parquet(path: Path, options: Reading, labelled: bool, size: int, notes:
 
 def _read(path: Path, kind: str, options: Reading, labelled: bool, size: int) -> Iterator[pl.DataFrame]:
     """Tables sequence, line (the row), x0, x1, …, label; `size` in bytes, as for text."""
-    rows, found = max(1, size // 16), False
-    names = None
-    history, shapes = History(), {}
-    held = Held()
+    history, shapes, held = History(), {}, Held()
     begin = 0
-    for batch in batches(path, kind, rows):
-        if names is None:
-            names = Names.of(batch.schema, options, labelled, path)
+
+    def choose(schema: pa.Schema) -> Names:
+        return Names.of(schema, options, labelled, size, path)
+
+    for batch in batches(path, kind, choose):
+        names = choose(batch.schema)
         if names.sequence is None:
             frame = _from_lists(batch, names, shapes, begin, path)
-            frame = frame.with_columns(pl.col("sequence") + begin)
-            yield frame
+            yield frame.with_columns(pl.col("sequence") + begin)
         else:
             yield from held.whole(_from_tokens(batch, names, history, begin, path))
         begin += batch.num_rows
-        found = True
-    if not found:
+    if not begin:
         raise EspalierError(f"{path}: holds no token; expected a row for each token or for each sequence")
     yield from held.rest()
 
 
-class Names:
-    """Which columns of a table are what; `sequence` is None where a row is a sequence."""
+class Names(NamedTuple):
+    """Which columns of a table are what, and how many rows are taken at a time."""
 
-    def __init__(self, sequence: str | None, inputs: list[str], label: str | None):
-        self.sequence, self.inputs, self.label = sequence, inputs, label
+    sequence: str | None  # None where a row is a sequence
+    inputs: list[str]
+    label: str | None  # None where nobody asked for it
+    rows: int
+
+    def all(self) -> list[str]:
+        return [name for name in (self.sequence, *self.inputs, self.label) if name is not None]
 
     @classmethod
-    def of(cls, schema: pa.Schema, options: Reading, labelled: bool, path: Path) -> "Names":
+    def of(cls, schema: pa.Schema, options: Reading, labelled: bool, size: int, path: Path) -> "Names":
+        """`size` in bytes: some sixteen for a token, and sixteen tokens in a sequence."""
         kinds = {}
         for field in schema:
             if field.name in kinds:
@@ -153,7 +162,8 @@ class Names:
             raise EspalierError(f"{path} has no input column: expected at least one beside {sequence} and {label}")
         if label in inputs or sequence in inputs:
             raise EspalierError(f"{path}: column {label if label in inputs else sequence} cannot be an input too")
-        return cls(sequence, inputs, label if labelled else None)
+        rows = max(1, size // (256 if by_lists else 16))
+        return cls(sequence, inputs, label if labelled else None, rows)
 
     @staticmethod
     def _check(name: str, kinds: dict, by_lists: bool, sequence: str | None, path: Path) -> None:

@@ -168,11 +168,15 @@ def libsvm(data):
     return labels, documents
 
 
-def table_rows(data, kind):
-    """All rows of an Arrow file, an Arrow stream or a Parquet file as dicts."""
+def table_rows(data, kind, left_out):
+    """All rows of an Arrow file, an Arrow stream or a Parquet file as dicts, without some columns."""
     try:
         if kind == "parquet":
-            table = pq.read_table(pa.BufferReader(data), use_threads=False, page_checksum_verification=True)
+            schema = pq.read_schema(pa.BufferReader(data))
+            names = [name for name in schema.names if name not in left_out]
+            table = pq.read_table(
+                pa.BufferReader(data), columns=names, use_threads=False, page_checksum_verification=True
+            )
         elif data.startswith(b"ARROW1"):
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
         else:
@@ -180,6 +184,8 @@ def table_rows(data, kind):
             source = io.BytesIO(data)
             table = pa.ipc.open_stream(source).read_all()
             refuse(source.read(), "more behind the end")
+        refuse(len(set(table.schema.names)) != len(table.schema.names), "names")
+        table = table.select([name for name in table.schema.names if name not in left_out])
         table.validate(full=True)
         return table.schema, table.to_pylist()
     except Refused:
@@ -190,8 +196,8 @@ def table_rows(data, kind):
 
 def table(data, kind, labelled=True):
     """Rows of tokens (sequence, x0, …, label) or of lists (tokens, labels)."""
-    schema, rows = table_rows(data, kind)
-    refuse(not rows or len(set(schema.names)) != len(schema.names), "nothing in it")
+    schema, rows = table_rows(data, kind, () if labelled else ("label", "labels"))
+    refuse(not rows, "nothing in it")
     found = []
     if "tokens" in schema.names and "list" in str(schema.field("tokens").type):
         for row in rows:
