@@ -10,8 +10,8 @@ from benchmarks.job import Skip
 from engine.data import Dataset, make_dataset
 from engine.layout import observation_kinds
 from engine.lookup import make_vocabulary
-from tasks.params import Ingest
-from tasks.sources.conll import tokens_of
+from tasks.formats import Reading
+from tasks.sources.files import tokens_of
 from tasks.store import Shard, arrow_texts, sequence_offsets
 from tasks.template import Labels, features, grow_vocabulary
 from tasks.templates import encode, parse, resolve
@@ -44,7 +44,9 @@ def paths(data: str, corpus: str) -> tuple[Path, Path]:
 
 def read_part(data: str, corpus: str, part: int, quick: bool) -> pl.DataFrame:
     """Tokens of one file of a corpus; in a quick run of its first sequences."""
-    tokens = tokens_of(paths(data, corpus)[part], Ingest(), labelled=True)
+    tokens = tokens_of(
+        [paths(data, corpus)[part]], Reading(format="conll", unknown=None, set_separator=None), labelled=True
+    )
     return tokens.filter(pl.col("sequence") < QUICK) if quick else tokens
 
 

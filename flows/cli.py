@@ -40,6 +40,21 @@ def parser() -> argparse.ArgumentParser:
 
     _commands_of_models(commands)
 
+    convert = _command(commands, "convert", "write labelled sequences in another format or tagging scheme")
+    convert.add_argument("input", metavar="IN", help="a file or a pattern in quotes, plain, .gz or .zst")
+    convert.add_argument("output", type=Path, metavar="OUT", help="the file to write; .gz and .zst compress it")
+    convert.add_argument("--to", metavar="FORMAT", help="conll, jsonl or arrow (by the name of OUT)")
+    convert.add_argument(
+        "--scheme", metavar="SCHEME", help="convert labels to iob1, iob2, bioes or bilou (as they are)"
+    )
+    convert.add_argument("--scheme-from", metavar="SCHEME", help="the scheme that they have (by the labels)")
+    _reading_options(convert)
+
+    profile = _command(commands, "profile", "what a corpus holds and what in it looks wrong", params=True)
+    profile.add_argument("files", nargs="*", metavar="FILE", help="files or patterns (the project's source)")
+    profile.add_argument("--json", action="store_true", help="as JSON")
+    _reading_options(profile)
+
     serve = _command(commands, "serve", "serve the retraining flow on a schedule")
     serve.add_argument("--cron", required=True, metavar="EXPR", help='when to retrain, for example "0 3 * * *"')
     serve.add_argument("--timezone", default="UTC", metavar="ZONE", help="of the times, for example Europe/Paris (UTC)")
@@ -96,6 +111,34 @@ def _input_of(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--model", type=Path, metavar="MODEL", help=MODEL_HELP)
     sub.add_argument("--words", action="store_true", help="one sequence a line, its characters are the tokens")
     sub.add_argument("--separator", help="between columns (any run of blanks and tabs)")
+
+
+def _reading_options(sub: argparse.ArgumentParser) -> None:
+    """What is said of files that no parameter file speaks of."""
+    sub.add_argument("--from", dest="format", metavar="FORMAT",
+                     help="conll, conllu, jsonl, arrow or parquet (by the name of the file)")  # fmt: skip
+    sub.add_argument("--separator", help="conll: between columns (any run of blanks and tabs)")
+    sub.add_argument("--comment", help="conll: lines that begin with this are left out (none)")
+    sub.add_argument(
+        "--label-column", type=int, default=-1, metavar="N", help="conll: column of the label (-1, the last)"
+    )
+    sub.add_argument("--label", metavar="NAME", help="other formats: column of the label (UPOS, labels, label)")
+    sub.add_argument("--columns", metavar="NAMES", help="other formats: input columns, with commas between")
+    sub.add_argument("--sequence", metavar="NAME", help="arrow, parquet: column that tells sequences apart (sequence)")
+    sub.add_argument("--unknown", default="_", metavar="MARK", help="label of tokens without one; '' for none (_)")
+    sub.add_argument("--set-separator", default="|", metavar="TEXT", help="between labels of a set; '' for none (|)")
+    sub.add_argument("--unlabelled", action="store_true", help="the files have no labels")
+
+
+def _reading(args, **more):
+    from tasks.formats import Reading
+
+    columns = tuple(args.columns.split(",")) if args.columns else None
+    return Reading(
+        format=args.format, separator=args.separator, comment=args.comment, label_column=args.label_column,
+        columns=columns, label=args.label, sequence=args.sequence, unknown=args.unknown or None,
+        set_separator=args.set_separator or None, **more,
+    )  # fmt: skip
 
 
 def _count(text: str) -> int:
@@ -343,6 +386,49 @@ def sweep(args) -> None:
     _dump(figures) if args.json else print(sweeping.as_text(figures, project.root))
 
 
+def convert(args) -> None:
+    from tasks import formats
+
+    options = _reading(args, scheme_in=args.scheme_from, scheme_out=args.scheme)
+    blocks = formats.read_blocks(formats.expand(Path("."), args.input), options, not args.unlabelled)
+    marks = {"unknown": options.unknown, "set_separator": options.set_separator}
+    counts = formats.write(args.output, blocks, args.to, args.separator, **marks)
+    print(f"{args.output}: {counts['sequences']:,} sequences, {counts['tokens']:,} tokens")
+
+
+def profile(args) -> None:
+    from tasks import profile as profiling
+
+    found = profiling.profile(*_profiled(args))
+    if args.json:
+        _dump(found)
+        return
+    for row in profiling.rows(found):
+        print(f"{row['what']:<46} {row['value']:>14}" + (f"  {row['examples']}" if row["examples"] else ""))
+
+
+def _profiled(args) -> tuple:
+    """Blocks, names of files and what places are counted in: of the files named, else of the project's source."""
+    from tasks import formats
+
+    if args.files:
+        root, patterns, options = Path("."), args.files, _reading(args)
+    else:
+        from tasks.ingest import SOURCES
+        from tasks.sources import files
+
+        project = _project(args)
+        root, ingest = project.root, project.params.ingest
+        if SOURCES[ingest.source] is not files.read:
+            return SOURCES[ingest.source](root, ingest).parts["train"](), [ingest.source], "line"
+        if not ingest.path:
+            raise EspalierError("ingest.path is null: name the file to profile, here or there")
+        patterns, options = [ingest.path], files.reading(ingest)
+    paths = [path for pattern in patterns for path in formats.expand(root, pattern)]
+    unit = formats.format_of(paths[0], options.format)[1].unit
+    return formats.read_located(paths, options, not args.unlabelled), paths, unit
+
+
 def serve(args) -> None:
     from flows import serve as serving
 
@@ -371,7 +457,8 @@ def doctor(args) -> int:
 
 COMMANDS = {
     "run": run, "stage": stage, "plan": plan, "promote": promote, "tag": tag, "explain": explain,
-    "inspect": inspect, "sweep": sweep, "serve": serve, "dashboard": dashboard, "doctor": doctor,
+    "inspect": inspect, "sweep": sweep, "convert": convert, "profile": profile, "serve": serve,
+    "dashboard": dashboard, "doctor": doctor,
 }  # fmt: skip
 
 if __name__ == "__main__":

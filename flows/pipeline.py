@@ -1,5 +1,6 @@
 """What all drivers share: one stage at a time, in the order of the table, then the promotion."""
 
+import glob
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Project:
             for name in item.named:
                 section, key = name.split(".")
                 value = getattr(getattr(self.params, section), key)
-                if value and not (self.root / value).exists():
+                if value and not _is_there(self.root, value):
                     raise EspalierError(f"{name} is {value!r}: there is no such file in {self.root}")
             for path in item.lists(self.root, self.params):
                 if not (self.root / path).exists():
@@ -59,6 +60,12 @@ class Project:
     @property
     def has_dvc(self) -> bool:
         return (self.root / ".dvc").is_dir()
+
+
+def _is_there(root: Path, value: str) -> bool:
+    """Whether there is a file of this name, or one that the pattern matches."""
+    pattern = glob.has_magic(value) and any(glob.iglob(value, root_dir=root, recursive=True))
+    return pattern or (root / value).exists()
 
 
 def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:

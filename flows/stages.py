@@ -4,14 +4,17 @@
 lists them as dependencies, so the text depends on params.yaml too.
 """
 
+import glob
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 
 import yaml
 
+from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params, load_params
 from tasks.pattern_files import named_lists
@@ -43,13 +46,23 @@ class Stage:
     def inputs(self, params: Params, root: Path = Path(".")) -> list[str]:
         """The files it reads under these parameters, code not included."""
         values = (getattr(getattr(params, section), key) for section, key in (n.split(".") for n in self.named))
-        return [*(value for value in values if value), *self.lists(root, params), *self.reads]
+        return [*(watched(value) for value in values if value), *self.lists(root, params), *self.reads]
+
+
+def watched(path: str) -> str:
+    """What DVC watches for a named file: itself, and for a pattern the folder in front of the first *, ? or [."""
+    if not glob.has_magic(path):
+        return path
+    parts = list(takewhile(lambda part: not glob.has_magic(part), Path(path).parts))
+    if not parts:
+        raise EspalierError(f"{path}: a pattern needs a folder in front of it, such as data/raw/{path}")
+    return str(Path(*parts))
 
 
 STAGES = (
     Stage(
         "ingest", "parse, validate, align and split the source",
-        ("tasks/ingest.py", "tasks/sources"), (), TOKENS, ("ingest",),
+        ("tasks/formats", "tasks/ingest.py", "tasks/sources"), (), TOKENS, ("ingest",),
         named=("ingest.path", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
     ),
     Stage(

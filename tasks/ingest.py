@@ -13,9 +13,9 @@ from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Ingest, Params
 from tasks.progress import Progress
-from tasks.sources import Blocks, Corpus, cmudict, conll, input_columns, simulated
+from tasks.sources import Blocks, Corpus, cmudict, files, input_columns, simulated
 
-SOURCES = {"cmudict": cmudict.read, "conll": conll.read, "simulated": simulated.read}
+SOURCES = {"cmudict": cmudict.read, "files": files.read, "conll": files.read, "simulated": simulated.read}
 DRAWN = ("dev", "test", "unlabelled")  # parts that are split off the training data where they are not given
 
 

@@ -39,16 +39,47 @@ LETTER_TEMPLATES = [
 ]
 
 
+# The names in tasks.formats.FORMATS that hold tokens, and in tasks.formats.schemes.NAMES, which a test compares.
+FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet")
+SCHEMES = ("iob1", "iob2", "bioes", "bilou", "bio", "iobes", "bioul")
+
+
 @dataclass
 class Ingest:
-    source: str = option("cmudict", "where the data comes from", "text", ("cmudict", "conll", "simulated"))
-    path: str | None = option(None, "conll: the labelled file (plain or .gz)", "text?")
-    dev_path: str | None = option(None, "conll: development file; null splits it off `path`", "text?")
-    test_path: str | None = option(None, "conll: test file; null splits it off `path`", "text?")
-    unlabelled_path: str | None = option(None, "conll: unlabelled file; null takes a share of `path`", "text?")
+    source: str = option(
+        "cmudict", "where the data comes from; conll means files in columns", "text",
+        ("cmudict", "files", "conll", "simulated"),
+    )  # fmt: skip
+    path: str | None = option(None, "files: the labelled file or a pattern (plain, .gz or .zst)", "text?")
+    dev_path: str | None = option(None, "files: development file; null splits it off `path`", "text?")
+    test_path: str | None = option(None, "files: test file; null splits it off `path`", "text?")
+    unlabelled_path: str | None = option(None, "files: unlabelled file; null takes a share of `path`", "text?")
+    format: str | None = option(None, "files: their format; null takes it from the name", "text?", FORMATS)
     separator: str | None = option(None, "conll: between columns; null is any run of blanks and tabs", "text?")
     comment: str | None = option(None, "conll: lines that begin with this are left out; null keeps all", "text?")
+    docstart: str | None = option(
+        "-DOCSTART-", "conll: lines with this in the first column end a sequence and are left out; null keeps them",
+        "text?",
+    )  # fmt: skip
     label_column: int = option(-1, "conll: which column is the label; -1 is the last", "int")
+    columns: list[str] | None = option(
+        None, "conllu, jsonl, arrow, parquet: names of the input columns; null takes FORM LEMMA UPOS XPOS FEATS "
+        "without the label, tokens, or all but sequence and label", "lines?",
+    )  # fmt: skip
+    label: str | None = option(
+        None, "conllu, jsonl, arrow, parquet: name of the label column; null takes UPOS, labels or label", "text?"
+    )
+    sequence: str | None = option(
+        None, "arrow, parquet with a row a token: column that tells sequences apart; null takes sequence", "text?"
+    )
+    unknown: str | None = option("_", "files: label of tokens whose label is not known; null if there is none", "text?")
+    set_separator: str | None = option(
+        "|", "files: between labels of which one is right; null if there are no such sets", "text?"
+    )
+    scheme: str | None = option(None, "files: tagging scheme to convert labels to; null keeps them", "text?", SCHEMES)
+    scheme_from: str | None = option(
+        None, "files: tagging scheme they have; null looks at the labels", "text?", SCHEMES
+    )
     limit: int | None = option(40000, "sequences taken, chosen by hash; null takes all", "int?", least=10)
     dev_share: float = option(0.1, "share of the sequences for development", "number", least=0)
     test_share: float = option(0.1, "share of the sequences for the test", "number", least=0)
@@ -307,8 +338,20 @@ def _yaml_entry(item, value: Any) -> list[str]:
     comment = f"  # {item.metadata['help']}{choices}"
     if isinstance(value, list):
         return [comment, f"  {item.name}:", *(f'    - "{line}"' for line in value)]
+    return [comment, f"  {item.name}: {_scalar(value)}"]
+
+
+def _scalar(value: Any) -> str:
+    """As YAML; a text that YAML would read as something else stands in quotes."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return [comment, f"  {item.name}: {text}"]
+    return text if not isinstance(value, str) or _plain(text) else f'"{text}"'
+
+
+def _plain(text: str) -> bool:
+    try:
+        return yaml.safe_load(text) == text
+    except yaml.YAMLError:
+        return False
 
 
 if __name__ == "__main__":

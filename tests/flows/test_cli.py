@@ -439,3 +439,59 @@ def test_the_check_before_a_run_names_the_parameter(project):
     opened = Project.open(project, None, ["evaluate.reference=nowhere.model"])
     with pytest.raises(EspalierError, match="evaluate.reference is 'nowhere.model': there is no such file in "):
         opened.check()
+
+
+# ---- convert and profile
+
+
+def test_convert_changes_format_and_scheme(espalier, tmp_path):
+    (tmp_path / "a.txt").write_text("He PRP B-NP\nran VBD B-VP\naway RB I-VP\n\nOh UH O\n")
+    code, out, err = espalier("convert", tmp_path / "a.txt", tmp_path / "new" / "a.jsonl.gz", "--scheme", "bioes")
+    assert (code, err) == (0, "") and out == f"{tmp_path / 'new' / 'a.jsonl.gz'}: 2 sequences, 4 tokens\n"
+    lines = gzip.decompress((tmp_path / "new" / "a.jsonl.gz").read_bytes()).decode().splitlines()
+    assert json.loads(lines[0]) == {"tokens": [["He", "PRP"], ["ran", "VBD"], ["away", "RB"]],
+                                    "labels": ["S-NP", "B-VP", "E-VP"]}  # fmt: skip
+    code, _, err = espalier(
+        "convert", tmp_path / "new" / "*.gz", tmp_path / "b.conll", "--from", "jsonl", "--scheme", "iob2"
+    )
+    assert (code, err) == (0, "")
+    assert (tmp_path / "b.conll").read_text() == "He\tPRP\tB-NP\nran\tVBD\tB-VP\naway\tRB\tI-VP\n\nOh\tUH\tO\n\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["a.txt", "b.xyz"], "b.xyz: the name ends in '.xyz', which tells no format"),
+        (["a.txt", "b.parquet"], "format 'parquet' cannot be written: choose one of conll, jsonl, arrow"),
+        (["a.txt", "b.jsonl", "--from", "csv"], "format 'csv' is not known"),
+        (["a.txt", "b.jsonl", "--scheme", "bios"], "scheme 'bios' is not known"),
+        (["a.txt", "b.jsonl", "--scheme", "bioes"], "line 1 of a.txt: label 'X' is not one of"),
+        (["none.txt", "b.jsonl"], "none.txt: there is no such file"),
+    ],
+)
+def test_convert_refuses_and_writes_nothing(espalier, tmp_path, monkeypatch, arguments, expected):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a X\n")
+    code, out, err = espalier("convert", *arguments)
+    assert (code, out) == (1, "") and expected in err and "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_profile_of_a_file(espalier, tmp_path):
+    (tmp_path / "a.txt").write_text("a B-X\nb O\n\na B-X\nb B-X\n\nc _\n")
+    code, out, _ = espalier("profile", tmp_path / "a.txt", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["sequences"] == 3 and found["scheme"] == "iob2" and found["unknown_labels"] == 1
+    code, out, _ = espalier("profile", tmp_path / "a.txt")
+    assert code == 0 and f"line 4 of {tmp_path / 'a.txt'}: as in line 1 of" in out
+
+
+def test_profile_of_the_source_of_a_project(espalier, tmp_path):
+    (tmp_path / "params.yaml").write_text("ingest: {source: files, path: raw/*.conll}\n")
+    (tmp_path / "raw").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "raw" / f"{name}.conll").write_text("x A\ny B\n")
+    code, out, _ = espalier("-C", tmp_path, "profile", "--json")
+    assert code == 0 and json.loads(out)["tokens"] == 4
+    code, out, _ = espalier("-C", tmp_path, "profile", "--json", "--set", "ingest.source=simulated")
+    assert code == 0 and json.loads(out)["files"] == ["simulated"]

@@ -215,3 +215,12 @@ def test_dvc_accepts_the_file_and_sees_the_same_graph(tmp_path):
         if any(within(path, outputs(before)) for path in item.reads)
     )
     assert found["edges"] == expected
+
+
+def test_a_pattern_of_files_is_watched_as_their_folder():
+    params = Params()
+    params.ingest.path, params.ingest.test_path = "data/raw/*/train-?.conll", "data/test.conll"
+    assert stage("ingest").inputs(params) == ["data/raw", "data/test.conll"]
+    params.ingest.path = "*.conll"
+    with pytest.raises(EspalierError, match=r"\*.conll: a pattern needs a folder in front of it, such as data/raw/"):
+        stage("ingest").inputs(params)

@@ -7,14 +7,14 @@ def fields_of(line, separator):
     return [field for field in line.replace("\t", " ").split(" ") if field]
 
 
-def parse(data, separator=None, comment=None):
+def parse(data, separator=None, comment=None, docstart=None):
     """Sequences as lists of (line number, fields); a sequence ends at a blank line or at the end of the file."""
     sequences, current = [], []
     for number, line in enumerate(data.decode("utf-8-sig").split("\n"), 1):
         line = line.rstrip("\r")
         if comment and line.startswith(comment):
             continue
-        if line.strip(" \t"):
+        if line.strip(" \t") and not (docstart and fields_of(line, separator)[0] == docstart):
             current.append((number, fields_of(line, separator)))
         elif current:
             sequences.append(current)

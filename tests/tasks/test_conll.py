@@ -3,16 +3,19 @@
 import gzip
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import conll as reference
 
 from engine.errors import EspalierError
+from tasks.formats import conll
 from tasks.params import Ingest
-from tasks.sources import conll
+from tasks.sources import files as source
 
 FILE = Path("data.conll")
+COLUMNS = source.reading(Ingest(source="conll"))
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
 # What str.splitlines ends a line at and this format does not, white space that is no separator, and text like ours.
 NASTY = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\xa0\u3000\u200b\ufeff\x00"
@@ -110,7 +113,7 @@ def test_a_strange_character_is_a_token_like_any_other(tmp_path, character):
     """\\x00 ends a text in C, a no-break space looks empty: all of them are somebody's token."""
     path = tmp_path / "odd.conll"
     path.write_text(f"a X\n{character}\tY\n{character}b Y\n", encoding="utf-8", newline="")
-    found = conll.tokens_of(path, Ingest(), labelled=True)
+    found = source.tokens_of([path], COLUMNS, labelled=True)
     assert found["x0"].to_list() == ["a", character, f"{character}b"]
     assert found["sequence"].to_list() == [0, 0, 0]
 
@@ -125,7 +128,7 @@ def test_a_lone_carriage_return_ends_no_line():
 def tokens(tmp_path, text, labelled=True, inputs=None, name="some.conll", **options):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return conll.tokens_of(path, Ingest(**options), labelled, inputs)
+    return source.tokens_of([path], source.reading(Ingest(source="conll", **options), inputs), labelled)
 
 
 def test_the_label_is_the_last_column_or_the_one_asked_for(tmp_path):
@@ -160,13 +163,13 @@ def test_a_given_separator_keeps_blanks_inside_fields(tmp_path):
 def test_parts_of_a_corpus(tmp_path):
     for name, text in {"train": "a X\n", "dev": "b X\n", "test": "c Y\n", "more": "d\n\ne\n"}.items():
         (tmp_path / name).write_text(text)
-    options = Ingest(path="train", dev_path="dev", test_path="test", unlabelled_path="more")
-    corpus = conll.read(tmp_path, options)
-    assert {name: corpus.whole(name)["x0"].to_list() for name in corpus.parts} == {
+    options = Ingest(source="conll", path="train", dev_path="dev", test_path="test", unlabelled_path="more")
+    corpus = source.read(tmp_path, options)
+    assert {name: pl.concat(part())["x0"].to_list() for name, part in corpus.parts.items()} == {
         "train": ["a"], "dev": ["b"], "test": ["c"], "unlabelled": ["d", "e"],
     }  # fmt: skip
-    assert corpus.info() == {"source": "conll:train", "nouns": conll.NOUNS, "truth": None}
-    assert set(conll.read(tmp_path, Ingest(path="train")).parts) == {"train"}
+    assert corpus.info() == {"source": "conll:train", "nouns": source.NOUNS, "truth": None}
+    assert set(source.read(tmp_path, Ingest(source="conll", path="train")).parts) == {"train"}
 
 
 # ---- refusals: file, line, remedy
@@ -213,14 +216,14 @@ def test_a_flipped_byte_in_gzip_data_is_noticed(tmp_path):
 
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(EspalierError, match="nowhere: there is no such file; check"):
-        conll.tokens_of(tmp_path / "nowhere", Ingest(), True)
+        source.tokens_of([tmp_path / "nowhere"], COLUMNS, True)
     with pytest.raises(EspalierError, match=r"cannot be read \(Is a directory\); expected a readable file"):
-        conll.tokens_of(tmp_path, Ingest(), True)
+        source.tokens_of([tmp_path], COLUMNS, True)
 
 
 def test_no_path_at_all(tmp_path):
     with pytest.raises(EspalierError, match="ingest.path is null: name the labelled file"):
-        conll.read(tmp_path, Ingest(source="conll"))
+        source.read(tmp_path, Ingest(source="conll"))
 
 
 @pytest.mark.parametrize("split", ["dev", "test", "unlabelled"])
@@ -228,4 +231,14 @@ def test_another_file_with_other_columns(tmp_path, split):
     (tmp_path / "train").write_text("a b X\n")
     (tmp_path / "other").write_text("a b c d X\n")
     with pytest.raises(EspalierError, match=r"other has [45] input columns, the training file 2: expected the same"):
-        conll.read(tmp_path, Ingest(path="train", **{f"{split}_path": "other"}))
+        corpus = source.read(tmp_path, Ingest(source="conll", path="train", **{f"{split}_path": "other"}))
+        list(corpus.parts[split]())
+
+
+def test_what_was_left_out_is_counted_once_however_often_it_is_read(tmp_path):
+    (tmp_path / "train").write_text("-DOCSTART- X\n\na X\n")
+    (tmp_path / "dev").write_text("-DOCSTART- X\na X\n-DOCSTART- X\n")
+    corpus = source.read(tmp_path, Ingest(source="conll", path="train", dev_path="dev"))
+    for _ in range(3):
+        assert [pl.concat(part()).rows() for part in corpus.parts.values()] == [[(0, "a", "X")]] * 2
+    assert corpus.notes == {"documents": 3}
