@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.monitor import STOP_REASONS
-from tasks import store
+from tasks import profile, store
 
 # Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format.
 MEASURES = (
@@ -43,6 +43,11 @@ def _plain(value) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def profile_table(root: Path) -> list[dict[str, str]]:
+    """What the data hold and what in them looks wrong."""
+    return profile.rows(store.read_json(root / store.PROFILE))
 
 
 def metrics_table(root: Path) -> list[dict[str, str]]:

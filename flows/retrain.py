@@ -117,6 +117,8 @@ def may_pass(task, run, state) -> bool:
 def publish(project: Project, name: str, figures: dict) -> None:
     """What a step found, as artefacts on the dashboard."""
     with unharmed(f"the result of {name}"):
+        if name == "ingest":
+            create_table_artifact(findings.profile_table(project.root), "corpus-profile", "What the data hold")
         if name == "evaluate":
             rows = findings.metrics_table(project.root)
             create_table_artifact(rows, "metrics", "Measured on the test data")

@@ -62,7 +62,8 @@ def watched(path: str) -> str:
 STAGES = (
     Stage(
         "ingest", "parse, validate, align and split the source",
-        ("tasks/formats", "tasks/ingest.py", "tasks/sources"), (), TOKENS, ("ingest",),
+        ("tasks/formats", "tasks/ingest.py", "tasks/page.py", "tasks/profile.py", "tasks/sources"), (),
+        (*TOKENS, store.PROFILE), ("ingest",),
         named=("ingest.path", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
     ),
     Stage(
@@ -92,8 +93,8 @@ STAGES = (
     ),
     Stage(
         "report", "write the page",
-        ("tasks/report.py", "tasks/charts.py", "tasks/page.py", "tasks/assets"),
-        (store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
+        ("tasks/report.py", "tasks/charts.py", "tasks/formats", "tasks/page.py", "tasks/profile.py", "tasks/assets"),
+        (store.PROFILE, store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
         (store.REPORT,), tuple(name for name in Params().as_dict() if name != "memory"),
     ),
 )  # fmt: skip

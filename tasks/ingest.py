@@ -12,6 +12,7 @@ import polars as pl
 from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Ingest, Params
+from tasks.profile import Profiler
 from tasks.progress import Progress
 from tasks.sources import Blocks, Corpus, cmudict, files, input_columns, simulated
 
@@ -97,10 +98,23 @@ def fully_labelled(block: pl.DataFrame, name: str) -> pl.DataFrame:
     return block
 
 
+def watched(blocks: Blocks, profiler: Profiler) -> Blocks:
+    """The same blocks; the profiler sees each as it passes."""
+
+    def passing():
+        for block in blocks():
+            profiler.add(block)
+            yield block
+
+    return passing
+
+
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(None, "token")
     corpus = SOURCES[params.ingest.source](root, params.ingest)
-    corpus.parts["train"], available = limited(corpus.parts["train"], params.ingest.limit, params.ingest.seed)
+    blocks, available = limited(corpus.parts["train"], params.ingest.limit, params.ingest.seed)
+    profiler = Profiler([])
+    corpus.parts["train"] = watched(blocks, profiler)
     counts, tokens = Counter(), 0
     with ExitStack() as stack:  # the files take their places together, when all are whole
         writers = {name: stack.enter_context(store.token_writer(root, name, corpus.info())) for name in store.SPLITS}
@@ -112,6 +126,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         for name in ("train", "test"):
             if not counts[name]:
                 raise EspalierError(f"no sequence is left for {name}: give more data or change the shares in ingest")
+        store.write_json(stack.enter_context(store.replacing(root / store.PROFILE)), profiler.result())
     counts = {name: counts[name] for name in store.SPLITS}
     limit = f" ({params.ingest.limit:,} of {available:,}, ingest.limit)" if available else ""
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())

@@ -45,6 +45,7 @@ from tasks.page import (
     tag,
 )
 from tasks.params import Params
+from tasks.profile import section_body
 from tasks.progress import Progress
 
 HEAT_LABELS = {"wide": 25, "narrow": 13}  # labels in the heat map of a large screen and of a phone
@@ -78,6 +79,7 @@ class Inputs(NamedTuple):
     weights: pa.Table
     metadata: dict[str, Any]
     manifest: dict[str, Any]
+    profile: dict[str, Any]
     clusters: dict[str, Any]
     parameters: dict[str, dict[str, Any]]
 
@@ -125,7 +127,8 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     _, bins = measures.calibration(np.array(confidence), correct, params.evaluate.bins)
     metrics, trace = store.read_json(root / store.METRICS), store.read_jsonl(root / store.TRACE)
     manifest, clusters = store.read_manifest(root), store.read_json(root / store.CLUSTERS)
-    return Inputs(metrics, trace, predictions, bins, weights, metadata, manifest, clusters, params.as_dict())
+    profile = store.read_json(root / store.PROFILE)
+    return Inputs(metrics, trace, predictions, bins, weights, metadata, manifest, profile, clusters, params.as_dict())
 
 
 def render(inputs: Inputs) -> str:
@@ -141,6 +144,7 @@ def render(inputs: Inputs) -> str:
         ("mistakes", "Worst mistakes", mistakes(sequences, nouns, limits.get("mistakes", 20))),
         ("chunks", "Chunks", chunks(inputs.metrics)),
         ("weights", "Largest weights", weights(inputs.weights, phrases, nouns, limits.get("weights", 30))),
+        ("data", "Data", section_body(inputs.profile) if inputs.profile else None),
         ("drift", "Drift", drift(inputs.clusters, phrases, nouns)),
         ("provenance", "Where it came from", provenance(inputs)),
     )

@@ -24,6 +24,7 @@ from engine.errors import EspalierError
 
 SPLITS = ("train", "dev", "test", "unlabelled")
 TOKENS = "data/tokens/{}.arrow"
+PROFILE = "data/tokens/profile.json"
 FEATURES = "data/features"
 MANIFEST = "data/features/manifest.json"
 VOCABULARY = "data/features/vocabulary.arrow"

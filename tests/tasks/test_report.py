@@ -7,12 +7,13 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from engine.errors import EspalierError
 from engine.monitor import STOP_REASONS
-from tasks import page, report, store
+from tasks import page, profile, report, store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.report import Inputs, Nouns, Phrases, Tagged
@@ -125,6 +126,8 @@ POOL = {
     "method": "cluster", "clusters": [GROUP], "jensen_shannon": 0.0123, "effective_sample_size": 6812.4,
     "sequences": 8000, "pool_without_label_share": 0.0,
 }  # fmt: skip
+TOKENS = pl.DataFrame({"sequence": [0, 0, 1], "x0": ["t", "h", "n"], "label": ["TH", "_", "N"]})
+PROFILE = profile.profile([TOKENS.cast({"sequence": pl.Int32})])
 BINS = [
     {"bin_low": 0.4, "bin_high": 0.5, "confidence": None, "accuracy": None, "count": 0},
     {"bin_low": 0.9, "bin_high": 1.0, "confidence": 0.93, "accuracy": 0.81, "count": 1234},
@@ -134,7 +137,7 @@ BINS = [
 def inputs(**changes) -> Inputs:
     whole = Inputs(
         METRICS, [record(1, 0.31), record(2, 0.172)], predictions(*WORDS), BINS, model(*WEIGHTS), META,
-        {"vocabulary_sha256": "v" * 64}, POOL, Params().as_dict(),
+        {"vocabulary_sha256": "v" * 64}, PROFILE, POOL, Params().as_dict(),
     )  # fmt: skip
     return whole._replace(**changes)
 
@@ -144,6 +147,11 @@ def document(**changes) -> Document:
 
 
 # The whole page -------------------------------------------------------------------------------------
+
+
+def test_the_data_are_described_where_there_is_a_profile():
+    assert "sequences of one token" in report.render(inputs())
+    assert 'id="data"' in report.render(inputs()) and 'id="data"' not in report.render(inputs(profile={}))
 
 
 def test_the_same_inputs_give_the_same_bytes():
@@ -617,6 +625,7 @@ def write_artefacts(root: Path, given: Inputs) -> None:
     store.write_arrow(root / store.CANDIDATE, given.weights, given.metadata)
     store.write_json(root / store.MANIFEST, given.manifest)
     store.write_json(root / store.CLUSTERS, given.clusters)
+    store.write_json(root / store.PROFILE, given.profile)
 
 
 def test_main_writes_one_small_page_and_the_same_again(tmp_path):
