@@ -29,12 +29,13 @@ MERGE = 1_000_000  # counts of blocks that are kept apart at least, before they 
 
 def grow_vocabulary(blocks: Iterable[list[Expansion]], min_count: int) -> pl.DataFrame:
     """Observations of the training data: frequent ones first within the first template that yields them."""
-    merged, waiting = _counts([]), []
+    merged: list[pl.DataFrame] = []  # none or one
+    waiting: list[pl.DataFrame] = []
     for expansions in blocks:
         waiting.append(_counts(expansions))
-        if sum(map(len, waiting)) > max(MERGE, len(merged)):
-            merged, waiting = _added([merged, *waiting]), []
-    vocabulary = _added([merged, *waiting]).filter(pl.col("count") >= min_count)
+        if sum(map(len, waiting)) > max(MERGE, sum(map(len, merged))):
+            merged, waiting = [_added([*merged, *waiting])], []
+    vocabulary = _added([*merged, *waiting] or [_counts([])]).filter(pl.col("count") >= min_count)
     if vocabulary.is_empty():
         raise EspalierError(f"no observation occurs {min_count} times: lower template.min_count")
     return ordered(vocabulary)
@@ -58,6 +59,8 @@ def _counts(expansions: list[Expansion]) -> pl.DataFrame:
 
 
 def _added(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    if len(parts) == 1:  # added up already
+        return parts[0]
     return pl.concat(parts).group_by("observation").agg(pl.col("template").min(), pl.col("count").sum())
 
 
