@@ -75,6 +75,11 @@ def test_a_point_is_what_training_alone_finds(swept, tmp_path, which):
     dev = renumber(store.read_dataset(other, "dev", manifest), model, names, manifest["labels"])
     error = token_error(dev.labels, decode.viterbi(dev, model.layout, model.theta))
     assert point["dev_token_error"] == pytest.approx(error, abs=0.05)
+    weights = store.read_weights(other)
+    train = renumber(store.read_dataset(other, "train", manifest, weights), model, names, manifest["labels"])
+    log_p = decode.sequence_log_probability(train, model.layout, model.theta)
+    loss = -(weights * log_p).sum() / (weights * np.diff(train.offsets)).sum()
+    assert point["train_log_loss"] == pytest.approx(loss, rel=0.05)
     loss = -decode.sequence_log_probability(dev, model.layout, model.theta).sum() / len(dev.labels)
     assert point["dev_log_loss"] == pytest.approx(loss, rel=0.1)
 
