@@ -155,7 +155,7 @@ def _fit(features, mass, positive, ridge, lo, hi, limit, tolerance, theta, steps
     for r in range(lo, hi):
         at, seen, ones, penalty = theta[r], mass[r], positive[r], ridge[r]
         enough = tolerance * seen.sum()
-        value = _loss(features, seen, ones, at, penalty)
+        value = np.log(2.0) * seen.sum()  # at zero, where every fit starts
         steps[r] = -1
         for done in range(limit):
             _derivatives(features, seen, ones, at, penalty, gradient, hessian)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from engine.errors import EspalierError
+from tasks.experiments import MODULES as EXPERIMENTS
 
 MODEL_HELP = "model file (models/champion.model, else the candidate)"
 # As in tasks.store, which would load Polars; a test compares them.
@@ -64,6 +65,14 @@ def parser() -> argparse.ArgumentParser:
     dashboard = _command(commands, "dashboard", "a local Prefect server with its page")
     dashboard.add_argument("--port", type=int, help="port on 127.0.0.1 (4200)")
     dashboard.add_argument("--open", action="store_true", help="open it in the browser")
+
+    again = _command(commands, "reproduce", "experiments of the sources, their figures beside ours")
+    again.add_argument("name", metavar="NAME", help=f"{', '.join(EXPERIMENTS)}, or all")
+    again.add_argument("--quick", action="store_true", help="few replications, for a first look")
+    again.add_argument("--data", type=Path, metavar="DIR", help="folder of corpora (ESPALIER_DATA)")
+    again.add_argument("--direct", action="store_true", help="without Prefect")
+    again.add_argument("--json", action="store_true", help="print the comparisons as JSON")
+    again.add_argument("--quiet", action="store_true", help="no progress")
 
     doctor = _command(commands, "doctor", "check the installation and the project")
     doctor.add_argument("--json", action="store_true", help="as JSON")
@@ -441,6 +450,39 @@ def dashboard(args) -> None:
     serving.dashboard(args.project.resolve(), args.port, args.open)
 
 
+def reproduce(args) -> None:
+    from flows.experiments import corpora_folder, run_direct
+    from flows.terminal import Terminal
+    from tasks.experiments import Settings
+
+    root = args.project.resolve()
+    settings = Settings(args.quick, corpora_folder(root, args.data))
+    terminal = Terminal(args.quiet)
+    try:
+        if args.direct:
+            figures = run_direct(root, args.name, settings, terminal.progress_of)
+        else:
+            from flows.run import run_reproduce
+
+            if not args.quiet:
+                print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
+            figures = run_reproduce(root, args.name, settings, terminal.progress_of)
+    finally:
+        terminal.close()
+    if args.json:
+        _dump(figures)
+    else:
+        print("\n".join(line for name, found in figures.items() for line in _comparison_lines(name, found)))
+
+
+def _comparison_lines(name: str, found: dict) -> list[str]:
+    """What an experiment found, for people."""
+    if "skipped" in found:
+        return [f"{name}: left out, {found['skipped']}"]
+    rows = [f"  {c['place']}: {c['what']}: {c['source']} in the source, {c['ours']} here" for c in found["comparisons"]]
+    return [name, *rows, f"  report {found['paths']['html']}"]
+
+
 def doctor(args) -> int:
     from flows.doctor import doctor as examine
 
@@ -458,7 +500,7 @@ def doctor(args) -> int:
 COMMANDS = {
     "run": run, "stage": stage, "plan": plan, "promote": promote, "tag": tag, "explain": explain,
     "inspect": inspect, "sweep": sweep, "convert": convert, "profile": profile, "serve": serve,
-    "dashboard": dashboard, "doctor": doctor,
+    "dashboard": dashboard, "reproduce": reproduce, "doctor": doctor,
 }  # fmt: skip
 
 if __name__ == "__main__":

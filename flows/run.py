@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import EspalierError
+from flows.experiments import chosen
 from flows.locks import waiting_for
 from flows.pipeline import Project
 from flows.settings import must_answer, prefect_environment
 from flows.signals import children_apart, ending_cleanly
+from tasks.experiments import Settings
 from tasks.progress import Progress
 
 
@@ -46,6 +48,18 @@ def run_sweep(
         from flows.sweep import sweep
 
         return sweep(str(root), options, list(overrides), params_file and str(params_file.resolve()))
+
+
+def run_reproduce(
+    root: Path, name: str, settings: Settings, progress_of: Callable[[str], Progress] | None = None
+) -> dict[str, dict]:
+    """Experiments as the Prefect flow `reproduce`; the figures of each. A wrong name is told before Prefect starts."""
+    root = root.resolve()
+    chosen(name, settings)
+    with _prefect(root, progress_of):
+        from flows.reproduce import with_threads
+
+        return with_threads()(str(root), name, settings.quick, str(settings.data))
 
 
 @contextmanager

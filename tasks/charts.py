@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines, a heat map, a reliability diagram, small bars.
+"""Charts as inline SVG: lines, boxes, a heat map, a reliability diagram, small bars.
 
 Colours are classes, so that the style sheet sets them for light and dark. A drawing is about as wide as a
 phone (440 units) and the page lays several side by side: its text then has nearly the same size on every
@@ -199,6 +199,92 @@ def _describe(x_name: str, xs: Sequence[int], series: Sequence[Series], write: C
     known = [(s.name, [v for v in s.values if v is not None]) for s in series]
     told = (f"{name} from {write(values[0])} to {write(values[-1])}" for name, values in known if values)
     return f"{x_name} {number(xs[0])} to {number(xs[-1])}: {'; '.join(told)}."
+
+
+# Boxes ----------------------------------------------------------------------------------------------
+
+
+class Box(NamedTuple):
+    """How values are spread: 5, 25, 50, 75 and 95 of a hundred lie below each, and their mean; style `a` or `b`.
+
+    `mark` is a value to compare the mean with.
+    """
+
+    name: str
+    style: str
+    low: float
+    lower: float
+    median: float
+    upper: float
+    high: float
+    mean: float
+    mark: float | None = None
+
+
+def box_chart(
+    key: str,
+    title: str,
+    x_name: str,
+    boxes: Sequence[Box],
+    write: Callable[[float], str] = number,
+    tick: Callable[[float], str] = compact,
+    theory: float | None = None,
+    theory_name: str = "theory",
+    span: Sequence[float] = (),
+) -> Html:
+    """Boxes side by side; `theory` is a dashed line with its name, `span` more values that the axis must reach.
+
+    Two drawings that are given each other's values have the same axis.
+    """
+    bottom = HEIGHT - BOTTOM
+    known = [*span, *(v for b in boxes for v in reach(b)), *([] if theory is None else [theory])]
+    y, y_ticks = value_scale(known, bottom, TOP)
+    slot = (WIDTH - RIGHT - LEFT) / len(boxes)
+    x = Scale(0, len(boxes), LEFT, WIDTH - RIGHT)
+    note = text("log scale", WIDTH - RIGHT, TOP - 8, "small", "end") if y.log else ""
+    names = {i + 0.5: b.name for i, b in enumerate(boxes)}
+    frame = (note, _grid(y, y_ticks, tick), _foot(x, list(names), lambda at: names[at], bottom, x_name))
+    line = _theory(y(theory), f"{theory_name} {write(theory)}") if theory is not None else ""
+    drawn = (_box(b, x(i + 0.5), slot, y, write) for i, b in enumerate(boxes))
+    told = "; ".join(f"{b.name}: median {write(b.median)}, mean {write(b.mean)}" for b in boxes)
+    expected = f" Dashed: {theory_name} {write(theory)}." if theory is not None else ""
+    return drawing(key, title, f"{x_name} {told}.{expected}", WIDTH, HEIGHT, *frame, *drawn, line)
+
+
+def reach(b: Box) -> list[float]:
+    """The values that an axis must reach to show a box."""
+    return [v for v in (b.low, b.high, b.mean, b.mark) if v is not None]
+
+
+def _theory(y: float, name: str) -> Html:
+    """The dashed line with its name at the left end, above it."""
+    line = tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="theory")
+    return join([line, text(name, LEFT + 4, y - 5, "small halo", "start")])
+
+
+def _box(b: Box, at: float, slot: float, y: Scale, write: Callable[[float], str]) -> Html:
+    """Whiskers, box, median as a line and mean as a dot; pointing anywhere above or below tells the values."""
+    half = min(14.0, 0.36 * slot)
+    strip = tag("rect", x=at - slot / 2, y=TOP, width=slot, height=HEIGHT - BOTTOM - TOP, class_="strip")
+    stem = tag("line", x1=at, x2=at, y1=y(b.low), y2=y(b.high), class_=f"whisker {b.style}")
+    ends = (
+        tag("line", x1=at - half / 2, x2=at + half / 2, y1=y(v), y2=y(v), class_=f"whisker {b.style}")
+        for v in (b.low, b.high)
+    )
+    back = {"x": at - half, "y": y(b.upper), "width": 2 * half, "height": y(b.lower) - y(b.upper)}
+    middle = tag("line", x1=at - half, x2=at + half, y1=y(b.median), y2=y(b.median), class_="median")
+    dot = tag("circle", cx=at, cy=y(b.mean), r=3, class_=f"dot {b.style}")
+    mark = "" if b.mark is None else tag("path", d=_cross(at, y(b.mark), 4.0), class_="mark")
+    whole, body = tag("rect", **back, class_="box ground"), tag("rect", **back, class_=f"box {b.style}")
+    tip = f"{b.name}: mean {write(b.mean)}, median {write(b.median)}, half between {write(b.lower)} and "
+    tip += f"{write(b.upper)}, nine in ten between {write(b.low)} and {write(b.high)}"
+    tip += "" if b.mark is None else f"; expected mean {write(b.mark)}"
+    return hit(tip, strip, stem, *ends, whole, body, middle, dot, mark)
+
+
+def _cross(x: float, y: float, half: float) -> str:
+    """A cross, which is told from a dot without colour."""
+    return f"M{x - half:.1f} {y - half:.1f}l{2 * half:g} {2 * half:g}m0 {-2 * half:g}l{-2 * half:g} {2 * half:g}"
 
 
 # Legends --------------------------------------------------------------------------------------------

@@ -240,3 +240,52 @@ def test_shares_fill_the_bar_and_nothing_is_nothing():
     widths = [float(r["width"]) for r in attributes(charts.share_bar([("a", 1), ("b", 3)]), "rect")]
     assert widths == [25, 75]
     assert not attributes(charts.share_bar([("a", 0), ("b", 0)]), "rect")
+
+
+# Boxes ----------------------------------------------------------------------------------------------
+
+
+def box(name="10", mean=5.0, style="a"):
+    return charts.Box(name, style, 1.0, 2.0, 4.0, 6.0, 8.0, mean)
+
+
+def test_a_box_stands_where_its_values_say():
+    drawn = charts.box_chart("k", "T", "n", [box(), box("20", mean=3.0, style="b")], theory=4.0, span=[0.0, 10.0])
+    ground = attributes(drawn, "rect", "ground")
+    body = attributes(drawn, "rect", "box")
+    assert len(ground) == 2 and len(body) == 4
+    grid = [float(line["y1"]) for line in attributes(drawn, "line", "grid")]
+    labels = [float(t) for t in ticks_of(drawn)[: len(grid)]]
+    zero, unit = grid[labels.index(0)], (grid[labels.index(0)] - grid[labels.index(10)]) / 10
+
+    def value(y):
+        return (zero - float(y)) / unit
+
+    assert value(ground[0]["y"]) == pytest.approx(6, abs=0.05)
+    assert float(ground[0]["height"]) / unit == pytest.approx(4, abs=0.05)
+    stem = attributes(drawn, "line", "whisker")[0]
+    assert (value(stem["y1"]), value(stem["y2"])) == (pytest.approx(1, abs=0.05), pytest.approx(8, abs=0.05))
+    assert [value(line["y1"]) for line in attributes(drawn, "line", "median")] == pytest.approx([4, 4], abs=0.05)
+    assert [value(dot["cy"]) for dot in attributes(drawn, "circle", "dot")] == pytest.approx([5, 3], abs=0.05)
+    (line,) = attributes(drawn, "line", "theory")
+    assert value(line["y1"]) == pytest.approx(4, abs=0.05) and ">theory 4.00<" in drawn
+
+
+def test_boxes_are_told_in_words():
+    drawn = charts.box_chart("k", "T", "sample size", [box()], theory=4.0, theory_name="Bayes error")
+    assert tips(drawn) == ["10: mean 5.00, median 4.00, half between 2.00 and 6.00, nine in ten between 1.00 and 8.00"]
+    assert "sample size 10: median 4.00, mean 5.00. Dashed: Bayes error 4.00." in drawn
+    assert ">10<" in drawn and ">sample size<" in drawn
+
+
+def test_drawings_that_share_values_share_an_axis():
+    low, high = [box()], [charts.Box("10", "b", 100.0, 200.0, 400.0, 600.0, 800.0, 500.0)]
+    span = [1.0, 800.0]
+    one, other = (charts.box_chart("k", "T", "n", boxes, span=span) for boxes in (low, high))
+    assert ticks_of(one) == ticks_of(other) and "log scale" in one
+    assert not attributes(one, "line", "theory")
+
+
+def test_a_box_without_height_is_drawn():
+    same = charts.Box("10", "a", 3.0, 3.0, 3.0, 3.0, 3.0, 3.0)
+    assert attributes(charts.box_chart("k", "T", "n", [same]), "rect", "ground")[0]["height"] == "0"

@@ -1,0 +1,85 @@
+"""The flow `reproduce`: cells of experiments as Prefect tasks, the comparison with the source on the dashboard.
+
+From the command line come in through `flows.run`, which sets the environment first.
+"""
+
+from pathlib import Path
+
+from prefect import Task, flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import as_completed
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from engine import threads
+from flows.experiments import LOCK, REFUSAL, Reproduction, chosen, corpora_folder, summary
+from flows.locks import alone
+from flows.retrain import Bar, Both, listener_of, unharmed
+from tasks.experiments import Cell, Settings
+
+
+def cell_task(work: Reproduction, cell: Cell) -> Task:
+    """A cell as a task without parameters: Prefect would search them for results of other tasks."""
+
+    @task(name=work.name, task_run_name=cell.key, cache_policy=NO_CACHE, persist_result=False)
+    def compute() -> None:
+        work.compute(cell)
+
+    return compute
+
+
+def report_task(work: Reproduction, computed: int) -> Task:
+    @task(name="report", task_run_name=f"report of {work.name}", cache_policy=NO_CACHE, persist_result=False)
+    def write() -> dict:
+        return work.write(computed)
+
+    return write
+
+
+def publish(name: str, figures: dict) -> None:
+    """The comparison as an artefact on the dashboard."""
+    with unharmed(f"the report of {name}"):
+        text = Path(figures["paths"]["md"]).read_text(encoding="utf-8")
+        create_markdown_artifact(text, f"reproduce-{name}", "The source's figures beside ours")
+
+
+def run_experiment(root: Path, name: str, settings: Settings) -> dict:
+    """Cells that are not finished fan out; when all are done, the report."""
+    work = Reproduction.open(root, name, settings)
+    waiting = work.missing()
+    outside = listener_of.get()
+    progress = Both(outside(name), Bar(name)) if outside else Bar(name)
+    progress.begin(len(waiting), "cell")
+    keys = {cell_task(work, cell).submit(): cell.key for cell in waiting}
+    for future in as_completed(list(keys)):
+        future.result()
+        progress.step(note=keys[future])
+    figures = report_task(work, len(waiting))()
+    progress.end(summary(figures))
+    get_run_logger().info("%s: %s", name, summary(figures))
+    publish(name, figures)
+    return figures
+
+
+@flow(name="reproduce", persist_result=False, retries=0)
+def reproduce(root: str = ".", name: str = "all", quick: bool = False, data: str | None = None) -> dict[str, dict]:
+    """Compute experiments of the sources again and set our figures beside theirs.
+
+    Args:
+        root: Folder of the project; finished cells are kept in its .espalier, reports go to reports/reproduce.
+        name: Name of an experiment, or all
+        quick: Few replications
+        data: Folder of corpora
+    """
+    folder = Path(root).resolve()
+    settings = Settings(quick, corpora_folder(folder, data))
+    names, figures = chosen(name, settings)
+    with alone(folder / LOCK, REFUSAL):
+        for key in names:
+            figures[key] = run_experiment(folder, key, settings)
+    return figures
+
+
+def with_threads():
+    """The flow, with as many tasks at a time as the process has threads."""
+    return reproduce.with_options(task_runner=ThreadPoolTaskRunner(max_workers=threads.threads()))

@@ -1,0 +1,87 @@
+"""Experiments that set our figures beside those of the sources: what one is, and the list of them.
+
+An experiment is cut into cells. A cell is a pure function with arguments; its result is a small dictionary that
+JSON can hold. Whoever runs them (`flows/reproduce.py`) may do so in any order and keep what is finished. The
+report turns the results of all cells into comparisons and drawings.
+
+To add one: a module with a function for its cells, a module with `EXPERIMENT`, a line in `MODULES`.
+"""
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.errors import EspalierError
+
+MODULES = {
+    "semisup": "tasks.experiments.semisup_report",
+}
+ALL = "all"
+
+
+class Settings(NamedTuple):
+    """How experiments are run: the short way or in full, and where the corpora are."""
+
+    quick: bool = False
+    data: Path = Path("data")
+
+
+class Cell(NamedTuple):
+    """A piece of work: `function(**arguments, **files)` gives its result. Keys are file names, so plain ones."""
+
+    key: str
+    function: Callable[..., dict]
+    arguments: dict[str, Any]
+    files: dict[str, Path] = {}
+
+
+class Comparison(NamedTuple):
+    """One figure of a source beside ours, both as texts for readers."""
+
+    place: str  # where the source has it
+    what: str
+    source: str
+    ours: str
+    note: str = ""
+
+
+class Report(NamedTuple):
+    """What is shown of an experiment."""
+
+    title: str
+    lead: str
+    comparisons: list[Comparison]
+    sections: list[tuple[str, str, str]]  # id, heading, markup
+    notes: list[str]  # how ours differs from the source, what surprised
+
+
+class Experiment(NamedTuple):
+    name: str
+    help: str
+    cells: Callable[[Settings], list[Cell]]
+    report: Callable[[dict[str, dict], Settings], Report]
+    corpora: tuple[str, ...] = ()  # files below the folder of corpora
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of that name; an unknown one is refused with the list."""
+    if name not in MODULES:
+        near = difflib.get_close_matches(name, MODULES, 1, 0.5)
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        raise EspalierError(f"there is no experiment {name!r}: {guess}known are {', '.join(MODULES)} and {ALL}")
+    return import_module(MODULES[name]).EXPERIMENT
+
+
+def missing_corpora(chosen: Experiment, settings: Settings) -> list[Path]:
+    """The files that an experiment reads and that are not there."""
+    return [settings.data / name for name in chosen.corpora if not (settings.data / name).is_file()]
+
+
+def check_corpora(chosen: Experiment, settings: Settings) -> None:
+    for path in missing_corpora(chosen, settings):
+        raise EspalierError(
+            f"{path}: there is no such file, which experiment {chosen.name} reads; "
+            "name the folder of corpora with --data or ESPALIER_DATA"
+        )

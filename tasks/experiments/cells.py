@@ -1,0 +1,111 @@
+"""Cells that are finished are kept, each in a file named after its key, with a hash of all that it depends on.
+
+That is its arguments, the bytes of the files that it reads, the sources of the engine, and those of the module of
+its function and of every stage module which that one imports, directly or not. Change any, and the cell is
+computed again.
+"""
+
+import ast
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from engine.cache import source_hash
+from engine.errors import EspalierError
+from tasks import store
+from tasks.experiments import Cell
+
+FOLDER = ".espalier/reproduce"
+LIBRARIES = ("numpy", "numba")  # their random numbers and machine code are in the results
+
+
+def place(root: Path, experiment: str, cell: Cell) -> Path:
+    return root / FOLDER / experiment / f"{cell.key}.json"
+
+
+def cell_hash(cell: Cell) -> str:
+    """Changes with anything that the result depends on."""
+    said = {
+        "function": f"{cell.function.__module__}.{cell.function.__qualname__}", "arguments": cell.arguments,
+        "files": {name: store.file_hash(path) for name, path in cell.files.items()},
+        "code": code_hash(cell.function), "libraries": {name: version(name) for name in LIBRARIES},
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def finished(root: Path, experiment: str, cell: Cell) -> dict | None:
+    """The result of a cell that was computed before; None when there is none, or it is another's or damaged."""
+    path = place(root, experiment, cell)
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return kept["result"] if kept["hash"] == cell_hash(cell) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def compute(root: Path, experiment: str, cell: Cell) -> dict:
+    """The result of a cell, computed now and kept."""
+    before = cell_hash(cell)
+    result = cell.function(**cell.arguments, **cell.files)
+    store.write_json(place(root, experiment, cell), {"hash": before, "result": result})
+    return result
+
+
+def check_keys(cells: list[Cell]) -> None:
+    """Two cells of one key would overwrite each other."""
+    keys = [cell.key for cell in cells]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise EspalierError(f"two cells have the key {twice!r}: expected a key of its own for each")
+
+
+# The code that a function runs ----------------------------------------------------------------------
+
+
+@functools.cache
+def code_hash(function: Callable) -> str:
+    """A hash of the engine and of the modules of tasks that the function needs.
+
+    The engine counts as a whole: it loads its solvers by name, which no list of imports shows.
+    """
+    digest = hashlib.sha256(source_hash().encode())
+    for name, path in sorted(_closure(function.__module__).items()):
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _closure(module: str) -> dict[str, Path]:
+    """{name: file} of a module and of what it imports among our tasks, wherever in it the import stands."""
+    own = sys.modules[module]
+    found, waiting = {}, [(module, Path(own.__file__))]
+    while waiting:
+        name, path = waiting.pop()
+        if name not in found:
+            found[name] = path
+            waiting += [(other, file) for other in sorted(_imports(path)) if (file := _file(other)) is not None]
+    return found
+
+
+def _imports(path: Path) -> set[str]:
+    """Names that may be modules of tasks: of `from a import b` both a and a.b."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] == "tasks"}
+
+
+def _file(module: str) -> Path | None:
+    """The source of a module; None when the name is not one, but something inside one."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin else None
