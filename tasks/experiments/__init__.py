@@ -17,6 +17,8 @@ from engine.errors import EspalierError
 
 MODULES = {
     "semisup": "tasks.experiments.semisup_report",
+    "spam": "tasks.experiments.spam_report",
+    "semisup-sequences": "tasks.experiments.sequences_report",
 }
 ALL = "all"
 
