@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from engine.bags import Bags, make_bags, select_bags, with_constant
 from engine.entropy import minimise_with_entropy
 from engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic
-from engine.naive_bayes import fit_naive_bayes
-from engine.weighting import cluster_weights, effective_sample_size
-
 from engine.mixture import fit_mixture
+from engine.naive_bayes import fit_naive_bayes
 from engine.penalty import ElasticNet
+from engine.weighting import cluster_weights, effective_sample_size
 from tasks.experiments.semisup import spread
 from tasks.formats import libsvm
 
