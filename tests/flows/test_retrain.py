@@ -318,17 +318,17 @@ with get_client(sync_client=True) as client:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_a_run_whose_process_was_killed_is_not_left_running(told, project, tmp_path):
+@pytest.mark.timeout(400)
+def test_a_run_whose_process_was_killed_is_not_left_running(tmp_path):
     """The next run of the project finds it, and ends well itself."""
-    home, folder = str(project / ".espalier" / "prefect"), write_project(tmp_path / "killed")
-    done = run_python("-c", KILLED, "die", cwd=folder, timeout=120, PREFECT_HOME=home)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    for process in psutil.process_iter():  # the embedded server of the run that was killed
-        with suppress(psutil.Error):
-            if process.environ().get("PREFECT_HOME") == home:
-                process.kill()
-    done = run_python("-c", KILLED, "live", cwd=folder, timeout=120, PREFECT_HOME=home)
+    home, folder = str(tmp_path / "prefect"), write_project(tmp_path / "killed")
+    with Background("-c", KILLED, "die", cwd=folder, PREFECT_HOME=home) as killed:
+        assert killed.process.wait(200) == -signal.SIGKILL, killed.output
+        for process in psutil.process_iter():  # the embedded server of the run that was killed
+            with suppress(psutil.Error):
+                if process.environ().get("PREFECT_HOME") == home:
+                    process.kill()
+    done = run_python("-c", KILLED, "live", cwd=folder, timeout=200, PREFECT_HOME=home)
     assert done.returncode == 0, done.stderr
     states = json.loads(done.stdout.splitlines()[-1])
     assert ["CRASHED", "Its process ended without a word"] in states

@@ -188,8 +188,10 @@ def test_a_state_of_something_else_is_not_found(project):
     key = key_of(project, params.train, manifest, shards, BLOCK)
     for name in ("threads", "cluster", "checkpoint_seconds"):
         assert key_of(project, params_of(**{name: 3}).train, manifest, shards, BLOCK) == key
-    others = {key_of(project, params_of(**{name: value}).train, manifest, shards, BLOCK)
-              for name, value in (("rho1", 0.25), ("max_iterations", 9), ("pairs", "seen"), ("solver", "pqn"))}
+    others = {
+        key_of(project, params_of(**{name: value}).train, manifest, shards, BLOCK)
+        for name, value in (("rho1", 0.25), ("max_iterations", 9), ("pairs", "seen"), ("solver", "pqn"))
+    }
     others.add(key_of(project, params.train, manifest | {"data_version": "0"}, shards, BLOCK))
     others.add(key_of(project, params.train, manifest, shards | {"train/00000.arrow": "0"}, BLOCK))
     others.add(key_of(project, params.train, manifest, shards, BLOCK + 1))

@@ -209,8 +209,13 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_read_later(project, tmp_pat
     timer.join()
 
 
-@pytest.mark.parametrize("how, text", [("gone", "there is no such file; run `espalier stage template` first"),
-                                       ("other", "it has changed since the training began.*run `espalier stage templ")])
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        ("gone", "there is no such file; run `espalier stage template` first"),
+        ("other", "it has changed since the training began.*run `espalier stage templ"),
+    ],
+)
 def test_a_shard_that_stays_away_or_has_changed_is_an_error(project, tmp_path, as_worker, monkeypatch, how, text):
     monkeypatch.setattr(cluster, "PAUSE", 0.01)
     data = Data(project)
