@@ -80,15 +80,15 @@ def _by_workers(root: Path, problem, layout: Layout, theta, block_tokens: int, w
 
 def write_project(root: Path, problem, shard_tokens: int) -> store.Shards:
     """The training data of a problem as a project has them."""
-    data = problem.train
-    table = pl.DataFrame({
-        "sequence": np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets)),
-        "label": data.labels,
-        **{f"t{i:02d}": np.ascontiguousarray(column) for i, column in enumerate(data.observations.T)},
-    })  # fmt: skip
-    names = store.write_shards(root, "train", table, shard_tokens)
+    data, names = problem.train, []
+    sequence = np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets))
+    for lo, hi in cut(data.offsets, shard_tokens):
+        run = slice(data.offsets[lo], data.offsets[hi])
+        names.append(store.shard_name("train", len(names)))
+        shard = store.Shard(sequence[run], data.labels[run], data.observations[run])
+        store.write_shard(root / store.FEATURES / names[-1], shard)
     weights = pl.DataFrame({"sequence": np.arange(len(data.weights), dtype=np.int32), "weight": data.weights})
     store.write_arrow(root / store.WEIGHTS, weights)
-    manifest = {"templates": problem.lines, "labels": problem.labels, "observations": len(problem.observations),
-                "splits": {"train": {"shards": names}}}  # fmt: skip
+    manifest = {"columns": list(range(data.observations.shape[1])), "labels": problem.labels, "label_sets": [],
+                "observations": len(problem.observations), "splits": {"train": {"shards": names}}}  # fmt: skip
     return store.Shards(root, "train", manifest)

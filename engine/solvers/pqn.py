@@ -14,7 +14,7 @@ import numpy as np
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.record import begin, record
+from engine.solvers.record import first_state, record
 from engine.state import State
 from engine.vectors import dot
 
@@ -26,7 +26,7 @@ CURVATURE = 1e-10  # pairs with less than this share of |y|^2 would make B indef
 
 
 def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    state = begin(objective, penalty, theta, monitor)
+    state = first_state(objective, penalty, theta, monitor)
     theta, loss, gradient, reason = state.theta, state.loss, state.gradient, state.reason
     iteration, evaluations, pairs = state.iteration, state.evaluations, state.pairs
     del state  # its vectors are needed no longer than theirs

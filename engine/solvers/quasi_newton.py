@@ -8,7 +8,7 @@ from engine import threads
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.record import begin, record
+from engine.solvers.record import first_state, record
 from engine.state import State
 from engine.vectors import chunks, dot
 
@@ -149,7 +149,7 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
     gradient) or None, evaluations). When it finds nothing, the Hessian is forgotten once.
     """
     inverse = InverseHessian()
-    state = begin(objective, penalty, theta, monitor)
+    state = first_state(objective, penalty, theta, monitor)
     theta, loss, gradient, reason = state.theta, state.loss, state.gradient, state.reason
     iteration, evaluations = state.iteration, state.evaluations
     inverse.recall(state.pairs)

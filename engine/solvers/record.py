@@ -18,7 +18,7 @@ def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iterati
     return line | (objective.active(theta) if hasattr(objective, "active") else {})
 
 
-def begin(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> State:
+def first_state(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> State:
     """The state that an interrupted run has left, else that of theta."""
     earlier = monitor.earlier(len(theta))
     if earlier is not None:
