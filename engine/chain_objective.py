@@ -1,6 +1,5 @@
 """The loss of a linear-chain CRF and its gradient, over one data set."""
 
-import threading
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +13,8 @@ from engine.index import Inverse, check_observations, check_theta, invert, pair_
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
 from engine.partial import partial_labels, silent
-from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posterior_rows, posteriors
+from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posteriors
+from engine.room import Room
 from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
 from engine.schedule import Schedule, make_schedule
 from engine.scores import density, make_factors, padded
@@ -31,7 +31,7 @@ class ChainObjective:
     Partial labels and token weights add `terms` of their own; see these modules.
     """
 
-    def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
+    def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto", room: Room | None = None):
         check_observations(dataset, layout)
         density(sparse)  # an unknown name is refused here, not in the middle of a run
         made = [make(dataset, layout, sparse) for make in (partial_labels, token_weights)]
@@ -40,8 +40,7 @@ class ChainObjective:
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
-        # Memory that is kept between calls; one gradient at a time uses it.
-        self._rows, self._factors, self._lock = None, None, threading.Lock()
+        self._room = Room() if room is None else room
         self.slots = pair_slots(layout, self.sets)
         self.scattered = fits(layout, self.slots)
         self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
@@ -93,7 +92,7 @@ class ChainObjective:
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
         check_theta(theta, self.layout)
-        with self._lock:
+        with self._room.lock:
             gradient, log_z = self._expected(theta)
             with np.errstate(invalid="ignore"):  # infinite weights show in the objective, which is refused
                 gradient -= self.observed
@@ -108,11 +107,7 @@ class ChainObjective:
         The step from an expected count e to an observed one o is about log(o / e), so the curvature on
         the way is (o - e) / log(o / e), the logarithmic mean. Weights act together, hence the roots.
         """
-        out = np.empty(self.size)
-        threads.run(
-            lambda run: _log_means(gradient, self.observed, roots, *run, out), threads.ranges(self.size, PIECES)
-        )
-        return out
+        return logarithmic_means(gradient, self.observed, roots)
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
@@ -126,15 +121,15 @@ class ChainObjective:
 
     def _expected(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(expected counts, log Z) at theta."""
-        self._factors = make_factors(theta, self.layout, self.sets, self.sparse, self._factors)
-        return (self._scatter if self.scattered else self._gather)(theta, self._factors)
+        factors = make_factors(theta, self.layout, self.sets, self.sparse, self._room.factors)
+        self._room.keep(factors)
+        return (self._scatter if self.scattered else self._gather)(theta, factors)
 
     def _scatter(self, theta: np.ndarray, factors):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
-        if self._rows is None:
-            self._rows = np.empty((len(self.chunks), self.plan.total))
+        rows = self._room.take(len(self.chunks), self.plan.total)
         data, layout, sets = self.dataset, self.layout, self.sets
-        expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, self._rows)
+        expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, rows)
         for n in np.flatnonzero(np.isnan(log_z)):
             lo, hi = data.offsets[n], data.offsets[n + 1]
             alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
@@ -144,15 +139,20 @@ class ChainObjective:
 
     def _gather(self, theta: np.ndarray, factors):
         """Posteriors of all positions, then by observation."""
-        if self._rows is None:
-            self._rows = posterior_rows(self.dataset, self.layout)
+        rows = tuple(self._room.take(3, len(self.dataset.labels), padded(self.layout.n_labels)))
         expected = np.zeros(self.size)
         *posterior, log_z = posteriors(
-            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, self._rows,
-            expected,
+            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, rows, expected,
         )  # fmt: skip
         gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, expected)
         return expected, log_z
+
+
+def logarithmic_means(gradient: np.ndarray, observed: np.ndarray, roots: int) -> np.ndarray:
+    """The logarithmic mean of observed and expected counts, which the gradient tells, under some square roots."""
+    out = np.empty(len(observed))
+    threads.run(lambda run: _log_means(gradient, observed, roots, *run, out), threads.ranges(len(out), PIECES))
+    return out
 
 
 @kernel

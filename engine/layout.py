@@ -5,6 +5,7 @@ family ordered by observation x. An observation owns a run of slots in each fami
 a run that holds every label (or every pair) needs no list of what it holds.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -129,6 +130,43 @@ def seen_layout(dataset: Dataset, n_labels: int, kinds, start: bool = True) -> L
             _seen_runs(dataset, kinds & BIGRAM, *pairs, n_labels**2),
         ],
     )
+
+
+def merged(layouts: Iterable[Layout]) -> Layout:
+    """The layout of all weights of some layouts of the same observations: the seen pairs of parts of the data.
+
+    Merged two by two as in a tournament, so that each pair is looked at few times.
+    """
+    pending: list[tuple[int, list[np.ndarray]]] = []
+    n_labels = n_observations = 0
+    for layout in layouts:
+        n_labels, n_observations = layout.n_labels, layout.n_observations
+        pending.append((1, _keys(layout)))
+        while len(pending) > 1 and pending[-1][0] >= pending[-2][0]:
+            _merge_last(pending)
+    while len(pending) > 1:
+        _merge_last(pending)
+    if not pending:
+        raise EspalierError("there is no layout to merge: expected that of at least one part of the data")
+    runs = []
+    for keys, full in zip(pending[0][1], (n_labels, n_labels, n_labels**2), strict=True):
+        runs.append((np.bincount(keys // full, minlength=n_observations), keys % full))
+    return _assemble(n_labels, runs)
+
+
+def _merge_last(pending: list) -> None:
+    (n, keys), (m, others) = pending.pop(), pending.pop()
+    pending.append((n + m, [np.union1d(a, b) for a, b in zip(keys, others, strict=True)]))
+
+
+def _keys(layout: Layout) -> list[np.ndarray]:
+    """(observation, code) of each weight of a family as one ascending number."""
+    out = []
+    for name in FAMILIES:
+        ptr, _, full = layout.family(name)
+        observation, code = layout._decode(name, np.arange(ptr[0], ptr[-1]))
+        out.append(observation * full + code)
+    return out
 
 
 def _possible(dataset: Dataset, n_labels: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

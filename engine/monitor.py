@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.errors import EspalierError
+from engine.state import Keeper, State
 
 STOP_REASONS = {
     "optimal": "the first-order conditions hold within the tolerance",
@@ -32,6 +33,7 @@ class Monitor:
     scale: float = 1.0
     on_iteration: Callable[[dict, np.ndarray], bool | None] | None = None
     history: list[dict] = field(default_factory=list)
+    keeper: Keeper | None = None
 
     def check(self, record: dict, theta: np.ndarray) -> str | None:
         """Take the record of one iteration (0 = before the first); it must have objective and gradient_norm."""
@@ -43,6 +45,22 @@ class Monitor:
         self.history.append(record)
         asked = bool(self.on_iteration and self.on_iteration(record, theta))
         return self._reason(record, asked)
+
+    def earlier(self, size: int) -> State | None:
+        """The state that an interrupted run has left, with the history up to it."""
+        state = self.keeper.earlier() if self.keeper else None
+        if state is None:
+            return None
+        if len(state.theta) != size:
+            raise EspalierError(f"the saved state has {len(state.theta)} weights, expected {size}: remove it")
+        self.history[:] = state.history
+        return state
+
+    def keep(self, state: State) -> None:
+        """Offer the state after an iteration to the keeper."""
+        if self.keeper:
+            state.history = list(self.history)
+            self.keeper.offer(state)
 
     def _reason(self, record: dict, asked: bool) -> str | None:
         if record["gradient_norm"] <= OPTIMAL * self.tolerance * self.scale:

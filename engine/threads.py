@@ -43,6 +43,16 @@ def set_threads(count: int | None) -> None:
     _budget = count
 
 
+def _after_fork() -> None:
+    """A forked child has the lock as it was at that moment and none of the threads."""
+    global _lock, _pool, _owner
+    _lock, _pool, _owner = threading.Lock(), None, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _executor() -> ThreadPoolExecutor:
     """The pool of this process and this budget; a forked child or a new budget gets a new one."""
     global _pool, _owner

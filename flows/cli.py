@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -183,18 +184,28 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # a reader that went away is noticed here and not at exit
         return code
     except EspalierError as error:
-        print(f"espalier: {error}", file=sys.stderr)
+        _tell(str(error), error)
         return 1
-    except KeyboardInterrupt:
-        print("espalier: interrupted; earlier artefacts are as they were", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        _tell("interrupted; earlier artefacts are as they were", error)
         return 130
+    except SystemExit as error:
+        if error.code == 128 + signal.SIGTERM:
+            _tell("asked to end; earlier artefacts are as they were", error)
+        raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"espalier: {where}{error.strerror or error}", file=sys.stderr)
+        _tell(f"{where}{error.strerror or error}", error)
         return 1
+
+
+def _tell(text: str, error: BaseException) -> None:
+    """The last words of a command that failed, with what was added on the error's way out."""
+    for line in (text, *getattr(error, "__notes__", ())):
+        print(f"espalier: {line}", file=sys.stderr)
 
 
 def _project(args):
@@ -208,6 +219,7 @@ def _dump(data) -> None:
 
 
 def run(args) -> None:
+    from flows.signals import ending_cleanly
     from flows.terminal import Terminal
 
     project = _project(args)
@@ -217,7 +229,8 @@ def run(args) -> None:
         if args.direct:
             from flows.pipeline import run_direct
 
-            figures = run_direct(project, terminal.progress_of)
+            with ending_cleanly():
+                figures = run_direct(project, terminal.progress_of)
         else:
             from flows.run import run_flow
 
@@ -255,13 +268,15 @@ def summary(project) -> str:
 
 
 def stage(args) -> None:
+    from flows.signals import ending_cleanly
     from flows.terminal import Terminal
 
     project = _project(args)
     project.check()
     terminal = Terminal(args.quiet)
     try:
-        figures = project.run(args.name, terminal.progress_of(args.name))
+        with ending_cleanly():
+            figures = project.run(args.name, terminal.progress_of(args.name))
     finally:
         terminal.close()
     if args.json:

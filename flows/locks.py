@@ -1,10 +1,13 @@
-"""One at a time: a lock file that the system lets go of when its holder ends, however it ends."""
+"""One at a time: a lock file that says who holds it, and is free again when its holder ends, however it ends."""
 
 import fcntl
+import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
@@ -24,17 +27,32 @@ def waiting_for(path: Path) -> Iterator[None]:
 
 @contextmanager
 def alone(path: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock, or raise an error that begins with `refusal` and names the process that holds it."""
+    """Hold the lock, or raise an error that begins with `refusal` and names the process that holds it.
+
+    The file stays when the lock is let go of: to remove it would let two hold it at once.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         if not _taken(file):
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise EspalierError(f"{refusal} (process {holder}); wait for it or end it")
+            raise EspalierError(f"{refusal} ({_holder(file)}); wait for it or end it")
         file.truncate(0)
-        file.write(str(os.getpid()))
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, file)
         file.flush()
-        yield
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def _holder(file: TextIO) -> str:
+    """Who has written last into the lock file."""
+    file.seek(0)
+    try:
+        found = json.loads(file.read())
+        return f"process {found['pid']} on {found['host']} since {found['since']}"
+    except (ValueError, KeyError, TypeError):  # it has just begun, and has not written yet
+        return "process unknown"
 
 
 def _taken(file: TextIO) -> bool:

@@ -21,6 +21,8 @@ from prefect.artifacts import (
 )
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
     FlowRunFilter,
     FlowRunFilterDeploymentId,
     FlowRunFilterExpectedStartTime,
@@ -28,7 +30,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import StateType
-from prefect.runtime import deployment
+from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Crashed, State
 
 from flows import findings
@@ -78,6 +80,10 @@ class Bar(Progress):
             text = f"{self.done:,} of {self.total:,}, {self.unit}" + (f": {note}" if note else "")
             self._show(min(100.0, 100.0 * self.done / self.total), text)
 
+    def say(self, text: str) -> None:
+        with unharmed(f"a word from {self.name}"):
+            get_run_logger().info("%s: %s", self.name, text)
+
     def end(self, note: str = "") -> None:
         if self.artefact:
             self._show(100.0, note or "done")
@@ -102,6 +108,10 @@ class Both(Progress):
     def step(self, n: int = 1, note: str = "") -> None:
         for listener in self.listeners:
             listener.step(n, note)
+
+    def say(self, text: str) -> None:
+        for listener in self.listeners:
+            listener.say(text)
 
     def end(self, note: str = "") -> None:
         for listener in self.listeners:
@@ -179,6 +189,17 @@ def settle_earlier(schedule: UUID) -> None:
     settle(schedule, under_way, Crashed(message="The schedule ended while this was under way"))
 
 
+def settle_dead(root: str) -> None:
+    """Runs of this project that are said to be running while we hold its lock: their processes have died."""
+    under_way = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
+    runs = {"flow_filter": FlowFilter(name=FlowFilterName(any_=[retrain.name])),
+            "flow_run_filter": FlowRunFilter(state=FlowRunFilterState(type=under_way))}  # fmt: skip
+    with unharmed("what became of earlier runs"), get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(**runs):
+            if str(run.id) != flow_run.id and run.parameters.get("root") == root:
+                client.set_flow_run_state(run.id, Crashed(message="Its process ended without a word"), force=True)
+
+
 def leave_no_queue() -> None:
     """After a scheduled run: one that was due meanwhile would work on the same data, so it is cancelled."""
     if deployment.id:
@@ -208,6 +229,7 @@ def retrain(root: str = ".", overrides: list[str] | None = None, params_file: st
     """
     project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
     with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+        settle_dead(root)
         project.prepare()
         try:
             return run_steps(project)

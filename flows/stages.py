@@ -79,8 +79,8 @@ STAGES = (
     ),
     Stage(
         "train", "minimise the penalised loss",
-        ("tasks/plan.py", "tasks/train.py"), ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE),
-        ("train",), named=("train.initial",),
+        ("tasks/checkpoint.py", "tasks/cluster.py", "tasks/plan.py", "tasks/train.py"),
+        ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE), ("train",), named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",

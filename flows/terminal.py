@@ -27,6 +27,9 @@ class PlainProgress(Progress):
             of = f" of {self.total}" if self.total else ""
             self._write(f"{self.unit} {self.done}{of}" + (f", {note}" if note else ""))
 
+    def say(self, text):
+        self._write(text)
+
     def end(self, note=""):
         self._write(f"{note} [{time.monotonic() - self.started:.1f} s]")
 
@@ -57,6 +60,9 @@ class BarProgress(Progress):
         from rich.markup import escape
 
         self.bar.update(self.task, advance=n, description=escape(note))
+
+    def say(self, text):
+        self.console.print(f"{self.name:<9} {text}", markup=False, highlight=False)
 
     def end(self, note=""):
         self.bar.stop()

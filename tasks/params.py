@@ -145,6 +145,12 @@ class Train:
     initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
     seed: int = option(0, "sgd, hybrid: of the order of sequences", "int", least=0)
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
+    cluster: str | None = option(
+        None, "where the data lie: null is this process, local:N are N processes, or tcp:// of a scheduler", "text?"
+    )
+    checkpoint_seconds: float | None = option(
+        60, "a training that is interrupted goes on from a state this old at most; null keeps none", "number?", least=0
+    )
 
 
 @dataclass

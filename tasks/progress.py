@@ -10,5 +10,8 @@ class Progress:
     def step(self, n: int = 1, note: str = "") -> None:
         """`n` more units are done; `note` says how it stands."""
 
+    def say(self, text: str) -> None:
+        """Something happened that is worth a line of its own."""
+
     def end(self, note: str = "") -> None:
         """The work is done; `note` is the figure to remember."""

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from engine import threads
 from engine.data import Dataset, make_dataset
 from engine.errors import EspalierError
 
@@ -342,12 +343,59 @@ def read_shards(root: Path, split: str, manifest: dict) -> list[Dataset]:
             for name in manifest["splits"][split]["shards"]]  # fmt: skip
 
 
+class Shards:
+    """The shards of a split: how many sequences each holds, the hash of each, and any run of sequences as arrays."""
+
+    def __init__(self, root: Path, split: str, manifest: dict, known: dict | None = None):
+        self.root, self.split, self.manifest = root, split, manifest
+        self.names = manifest["splits"][split]["shards"]
+        self._lengths: np.ndarray | None = None
+        self._known = known  # what `described` told another process
+
+    def described(self) -> dict:
+        """What another process needs to read the same sequences: the hash of each shard, and its sequences."""
+        if self._known is None:
+            lengths = [np.diff(sequence_offsets(self._shard(name).sequence)) for name in self.names]
+            self._lengths = np.concatenate(lengths)
+            hashes = threads.run(lambda name: file_hash(self.root / FEATURES / name), self.names)
+            self._known = {"sequences": [len(some) for some in lengths],
+                           "hashes": dict(zip(self.names, hashes, strict=True))}  # fmt: skip
+        return self._known
+
+    def offsets(self) -> np.ndarray:
+        """Offsets of all sequences of the split, int64 [N + 1]."""
+        self.described()
+        return np.append(0, np.cumsum(self._lengths)).astype(np.int64)
+
+    def read(self, lo: int, hi: int, weights: np.ndarray | None = None, check: bool = False) -> Dataset:
+        """Sequences [lo, hi) of the split; `weights` are those of the whole split. `check` compares hashes, too."""
+        known, begin, parts = self.described(), 0, []
+        for name, count in zip(self.names, known["sequences"], strict=True):
+            if begin < hi and lo < begin + count:
+                shard = self._shard(name)
+                if check and file_hash(self.root / FEATURES / name) != known["hashes"][name]:
+                    raise _damaged(self.root / FEATURES / name, ValueError("it has changed since the training began"))
+                offsets = sequence_offsets(shard.sequence)
+                run = slice(offsets[max(0, lo - begin)], offsets[min(count, hi - begin)])
+                parts.append(Shard(*(column[run] for column in shard)))
+            begin += count
+        return self._dataset(parts, None if weights is None else weights[lo:hi])
+
+    def read_all(self, weights: np.ndarray | None = None) -> Dataset:
+        """All sequences; a single shard is mapped, several are put together."""
+        return self._dataset([self._shard(name) for name in self.names], weights)
+
+    def _shard(self, name: str) -> Shard:
+        return read_shard(self.root / FEATURES / name, len(self.manifest["columns"]))
+
+    def _dataset(self, parts: list[Shard], weights: np.ndarray | None) -> Dataset:
+        whole = Shard(*(some[0] if len(some) == 1 else np.concatenate(some) for some in zip(*parts, strict=True)))
+        return _checked(self.root / FEATURES / self.split, self.manifest, whole, weights)
+
+
 def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | None = None) -> Dataset:
     """All shards of a split as the engine's flat arrays; a single shard is mapped, several are put together."""
-    folder, width = root / FEATURES, len(manifest["columns"])
-    shards = [read_shard(folder / name, width) for name in manifest["splits"][split]["shards"]]
-    whole = Shard(*(parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*shards, strict=True)))
-    return _checked(folder / split, manifest, whole, weights)
+    return Shards(root, split, manifest).read_all(weights)
 
 
 def _checked(path: Path, manifest: dict, shard: Shard, weights: np.ndarray | None = None) -> Dataset:

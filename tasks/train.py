@@ -1,6 +1,8 @@
 """Train: features and weights become a model, by the engine's kernels."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +12,16 @@ from engine.cache import source_hash
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset
 from engine.errors import EspalierError
-from engine.layout import Layout, make_layout, observation_kinds
+from engine.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
 from engine.measures import token_error
 from engine.model import Model
 from engine.monitor import STOP_REASONS, Result
 from engine.penalty import ElasticNet
+from engine.sharded import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
 from engine.solvers import SOLVERS, minimise
+from engine.state import State
 from tasks import plan, store
+from tasks.checkpoint import Checkpoint, key_of
 from tasks.params import Params, Train
 from tasks.progress import Progress
 
@@ -43,6 +48,11 @@ class Watcher:
         if record["iteration"]:
             self.progress.step(note=self._note(record))
 
+    def go_on(self, state: State) -> None:
+        """Time and progress go on where an interrupted run was."""
+        self.begin -= self.seconds[-1] if self.seconds else 0.0
+        self.progress.step(state.iteration, note=f"after iteration {state.iteration} of an earlier run")
+
     def _note(self, record: dict) -> str:
         active = sum(record[f"active_{name}"] for name in ("unigram", "start", "bigram"))
         dev = record["dev_token_error"]
@@ -50,15 +60,74 @@ class Watcher:
         return f"objective {record['objective']:,.0f}, {active:,} active{error}"
 
 
-def fit(dataset: Dataset, dev: Dataset, layout: Layout, theta0, options: Train, progress: Progress):
-    """The result of the solver, and the seconds at which each iteration ended."""
-    watcher = Watcher(dev, layout, options, progress)
+@contextmanager
+def objective_of(
+    root: Path, shards: store.Shards, weights: np.ndarray, kinds: np.ndarray, options: Train, progress: Progress,
+    block_tokens: int,
+) -> Iterator[tuple[object, Layout]]:  # fmt: skip
+    """The objective over the training data, wherever they lie, and the layout of its weights.
+
+    Data of one block, or for a solver that needs all sequences at hand, are a chain objective in this process.
+    """
+    n_labels = len(shards.manifest["labels"])
+    bounds = cut(shards.offsets(), block_tokens)
+    at_hand = SOLVERS[options.solver].needs_blocks
+    if options.cluster and at_hand:
+        fitting = ", ".join(name for name, solver in SOLVERS.items() if not solver.needs_blocks)
+        raise EspalierError(
+            f"{options.solver} needs all sequences in one process and cannot use train.cluster = {options.cluster}: "
+            f"set train.cluster to null or choose one of {fitting}"
+        )
+    if not options.cluster and (at_hand or len(bounds) < 2):
+        dataset = shards.read_all(weights)
+        layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
+        yield ChainObjective(dataset, layout, options.sparse), layout
+        return
+    if options.pairs == "all":
+        layout = dense_layout(n_labels, kinds, options.start)
+    else:
+        layout = merged(seen_layout(shards.read(lo, hi), n_labels, kinds, options.start) for lo, hi in bounds)
+    if not options.cluster:
+        blocks = (shards.read(lo, hi, weights) for lo, hi in bounds)
+        yield ShardedObjective(InProcess([Part(blocks, 0, len(bounds), layout, options.sparse)]), layout), layout
+        return
+    from tasks.cluster import pool
+
+    with pool(options.cluster, root, shards, bounds, layout, options.sparse, options.threads, say=progress.say) as made:
+        yield ShardedObjective(made, layout), layout
+
+
+def fit(objective, watcher: Watcher, theta0, options: Train, keeper: Checkpoint) -> Result:
+    """The result of the solver. When it is interrupted, the state after the last iteration is saved first."""
     own = {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
-    result = minimise(
-        options.solver, ChainObjective(dataset, layout, options.sparse), ElasticNet(options.rho1, options.rho2),
-        theta0, options.max_iterations, options.tolerance, on_iteration=watcher, **own,
-    )  # fmt: skip
-    return result, watcher.seconds
+    kept = None if options.checkpoint_seconds is None else keeper
+    try:
+        return minimise(
+            options.solver, objective, ElasticNet(options.rho1, options.rho2), theta0, options.max_iterations,
+            options.tolerance, on_iteration=watcher, keeper=kept, **own,
+        )  # fmt: skip
+    except BaseException as error:
+        add_last_words(error, options, keeper)
+        raise
+
+
+def add_last_words(error: BaseException, options: Train, keeper: Checkpoint) -> None:
+    """Save the state after the last iteration, and add to an error what an interrupted training leaves behind."""
+    refused = isinstance(error, EspalierError) and keeper.last is None
+    if options.checkpoint_seconds is not None and not refused:
+        error.add_note(_last_words(options, keeper))
+
+
+def _last_words(options: Train, keeper: Checkpoint) -> str:
+    if not SOLVERS[options.solver].resumes:
+        fitting = ", ".join(name for name, solver in SOLVERS.items() if solver.resumes)
+        return f"training was interrupted; {options.solver} starts anew the next time, {fitting} would go on"
+    if keeper.last is None:
+        return "training was interrupted before its first iteration ended; it starts anew the next time"
+    iteration = keeper.last.iteration
+    if keeper.save():
+        return f"training was interrupted after iteration {iteration}; the same command goes on from there"
+    return f"training was interrupted after iteration {iteration}, which could not be saved"
 
 
 def description(result: Result, layout: Layout, manifest: dict, options: Train) -> dict:
@@ -74,10 +143,11 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
     }  # fmt: skip
 
 
-def main(root: Path, params: Params, progress: Progress) -> dict:
+def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLOCK_TOKENS) -> dict:
     options, manifest = params.train, store.whole_manifest(root)
     threads.set_threads(options.threads)
-    plan.check(plan.main(root, params))
+    if not options.cluster:  # there each worker needs the memory of its part
+        plan.check(plan.main(root, params))
     progress.begin(options.max_iterations, "iteration")
     weights, sequences = store.read_weights(root), manifest["splits"]["train"]["sequences"]
     if len(weights) != sequences:
@@ -85,22 +155,30 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
             f"{root / store.WEIGHTS}: {len(weights):,} weights for {sequences:,} sequences; "
             "run `espalier stage weigh` again"
         )
-    dataset = store.read_dataset(root, "train", manifest, weights)
-    dev = store.read_dataset(root, "dev", manifest)
+    shards, dev = store.Shards(root, "train", manifest), store.Shards(root, "dev", manifest)
+    dev_data = dev.read_all()
     observations = store.read_vocabulary(root)["observation"].to_list()
-    layout = make_layout(
-        options.pairs, dataset, len(manifest["labels"]), observation_kinds(observations), options.start
-    )
-    initial = starting_point(
-        root / options.initial if options.initial else None, layout, observations, manifest["labels"]
-    )
-    result, seconds = fit(dataset, dev, layout, initial, options, progress)
+    kinds = observation_kinds(observations)
+    with objective_of(root, shards, weights, kinds, options, progress, block_tokens) as (objective, layout):
+        initial = starting_point(
+            root / options.initial if options.initial else None, layout, observations, manifest["labels"]
+        )
+        watcher = Watcher(dev_data, layout, options, progress)
+        hashes = shards.described()["hashes"] | dev.described()["hashes"]
+        key = key_of(root, options, manifest, hashes, block_tokens)
+        keeper = Checkpoint(root, key, options.checkpoint_seconds, progress.say, watcher.seconds, watcher.go_on)
+        result = fit(objective, watcher, initial, options, keeper)
     info = description(result, layout, manifest, options)
     model = Model.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)
-    model.save(root / store.CANDIDATE)
-    store.write_jsonl(root / store.TRACE, result.trace)
-    timing = [{"iteration": r["iteration"], "seconds": s} for r, s in zip(result.trace, seconds, strict=True)]
-    store.write_jsonl(root / store.TIMING, timing)
+    try:
+        model.save(root / store.CANDIDATE)
+        store.write_jsonl(root / store.TRACE, result.trace)
+        times = zip(result.trace, watcher.seconds, strict=True)
+        store.write_jsonl(root / store.TIMING, [{"iteration": r["iteration"], "seconds": s} for r, s in times])
+    except BaseException as error:
+        add_last_words(error, options, keeper)
+        raise
+    keeper.forget()
     progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {STOP_REASONS[result.stop_reason]}")
     return {"objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
             "features": layout.size, "stop_reason": result.stop_reason}  # fmt: skip

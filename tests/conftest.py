@@ -14,6 +14,12 @@ for folder in (TESTS.parent, TESTS, TESTS / "engine"):
         sys.path.append(str(folder))
 
 
+# Processes of one test run share the cores: without this each would take all of them.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    os.environ.setdefault("ESPALIER_THREADS", str(max(1, _cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))))
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1; must be quick uncompiled")
 

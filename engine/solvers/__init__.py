@@ -15,6 +15,7 @@ import numpy as np
 from engine.errors import EspalierError
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
+from engine.state import Keeper
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Solver:
 
     `where` is module:function, or the one name of both. `exact` ones reach the optimum to any
     tolerance; the others come near it. `needs_blocks` ones ask for a chain objective, whose
-    sequences and index they read.
+    sequences and index they read. `resumes` ones can go on from a state that was kept.
     """
 
     where: str
@@ -32,6 +33,7 @@ class Solver:
     help: str
     needs_blocks: bool = False
     exact: bool = True
+    resumes: bool = False
 
     @property
     def run(self) -> Callable:
@@ -47,9 +49,11 @@ class Solver:
 
 
 SOLVERS = {
-    "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only"),
-    "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton"),
-    "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
+    "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only", resumes=True),
+    "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton", resumes=True),
+    "pqn": Solver(
+        "pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term", resumes=True
+    ),
     "hybrid": Solver("hybrid", True, True, "two epochs of sgd, then lbfgs, or pqn with an L1 term", True),
     "sbcd": Solver("sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True),
     "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
@@ -73,11 +77,13 @@ def minimise(
     tolerance: float = 1e-4,
     period: int = 5,
     on_iteration=None,
+    keeper: Keeper | None = None,
     **options,
 ) -> Result:
     """Minimise objective + penalty from theta0 (zero by default). See `Monitor` for when it stops.
 
-    `options` are the solver's own: `seed` of sgd, `revisit_zeros` of cd.
+    `keeper` hears the state after each iteration and may hand out an earlier one to go on from; a solver that
+    cannot resume starts anew. `options` are the solver's own: `seed` of sgd, `revisit_zeros` of cd.
     """
     if solver not in SOLVERS:
         raise EspalierError(f"solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}")
@@ -97,6 +103,7 @@ def minimise(
         )
     _check_terms(solver, objective)
     theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
+    monitor.keeper = keeper if SOLVERS[solver].resumes else None
     return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.record import record
+from engine.solvers.record import first_state, record
+from engine.state import State
 from engine.vectors import dot
 
 MEMORY = 20
@@ -25,9 +26,10 @@ CURVATURE = 1e-10  # pairs with less than this share of |y|^2 would make B indef
 
 
 def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    loss, gradient = objective.value_and_gradient(theta)
-    evaluations, iteration, pairs = 1, 0, []
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
+    state = first_state(objective, penalty, theta, monitor)
+    theta, loss, gradient, reason = state.theta, state.loss, state.gradient, state.reason
+    iteration, evaluations, pairs = state.iteration, state.evaluations, state.pairs
+    del state  # its vectors are needed no longer than theirs
     while reason is None:
         smooth = penalty.smooth_gradient(theta, gradient)
         free = np.flatnonzero((theta != 0.0) | (np.abs(smooth) > penalty.rho1))
@@ -48,6 +50,7 @@ def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
         theta, gradient = new_theta, new_gradient
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
+        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, pairs))
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

@@ -8,7 +8,8 @@ from engine import threads
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.record import record
+from engine.solvers.record import first_state, record
+from engine.state import State
 from engine.vectors import chunks, dot
 
 # Pairs with less curvature than this share of |y|^2 would make the estimate indefinite.
@@ -27,17 +28,31 @@ class InverseHessian:
     def __init__(self, memory: int = 8):
         self.memory = memory
         self.rows: list[int] = []  # of s and y, the oldest pair first
+        self.count = 0  # pairs taken so far
         self.s = self.y = np.empty((0, 0))
 
     def update(self, s: np.ndarray, y: np.ndarray) -> None:
         if not dot(s, y) > CURVATURE * dot(y, y):
             return
+        self._put(s, y)
+
+    def _put(self, s: np.ndarray, y: np.ndarray) -> None:
+        """There is one row more than pairs, so that those that `kept` gave stay whole until after the next pair."""
         if not len(self.s):
-            self.s, self.y = np.empty((2, self.memory, len(s)))
-        full = len(self.rows) == self.memory
-        row = self.rows[0] if full else len(self.rows)
-        self.rows = [*self.rows[full:], row]
+            self.s, self.y = np.empty((2, self.memory + 1, len(s)))
+        row = self.count % (self.memory + 1)
         self.s[row], self.y[row] = s, y
+        self.count += 1
+        self.rows = [*self.rows, row][-self.memory :]
+
+    def kept(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The pairs, the oldest first, not copied."""
+        return [(self.s[row], self.y[row]) for row in self.rows]
+
+    def recall(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Take over pairs that were kept before."""
+        for s, y in pairs:
+            self._put(s, y)
 
     def forget(self) -> None:
         self.rows = []
@@ -134,9 +149,11 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
     gradient) or None, evaluations). When it finds nothing, the Hessian is forgotten once.
     """
     inverse = InverseHessian()
-    loss, gradient = objective.value_and_gradient(theta)
-    evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
+    state = first_state(objective, penalty, theta, monitor)
+    theta, loss, gradient, reason = state.theta, state.loss, state.gradient, state.reason
+    iteration, evaluations = state.iteration, state.evaluations
+    inverse.recall(state.pairs)
+    del state  # its vectors are needed no longer than theirs
     while reason is None:
         steepest = penalty.pseudo_gradient(theta, gradient)
         scale = objective.scaling(gradient, ROOTS) if hasattr(objective, "scaling") else None
@@ -157,4 +174,5 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
         theta, gradient = new_theta, new_gradient
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
+        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, inverse.kept()))
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)

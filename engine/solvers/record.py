@@ -1,6 +1,10 @@
-"""One line of the trace, the same for every solver."""
+"""What solvers share: one line of the trace, and where they begin."""
 
+import numpy as np
+
+from engine.monitor import Monitor
 from engine.penalty import ElasticNet
+from engine.state import State
 
 
 def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iteration: int, evaluations: int) -> dict:
@@ -12,3 +16,13 @@ def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iterati
         "evaluations": evaluations,
     }
     return line | (objective.active(theta) if hasattr(objective, "active") else {})
+
+
+def first_state(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> State:
+    """The state that an interrupted run has left, else that of theta."""
+    earlier = monitor.earlier(len(theta))
+    if earlier is not None:
+        return earlier
+    loss, gradient = objective.value_and_gradient(theta)
+    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
+    return State(theta, loss, gradient, 0, 1, reason)

@@ -15,7 +15,7 @@ def both_ways(packed, theta, sparse="auto"):
     objective = ChainObjective(packed.dataset, packed.layout, sparse)
     assert objective.scattered
     by_position = objective.value_and_gradient(theta)
-    objective.scattered, objective._rows = False, None
+    objective.scattered = False
     return by_position, objective.value_and_gradient(theta)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -265,8 +266,70 @@ def test_a_second_run_in_the_same_project_is_refused(tmp_path):
     from flows.locks import alone
 
     with alone(tmp_path / "run.lock", "another run is under way"):
-        with pytest.raises(EspalierError, match=r"another run is under way \(process \d+\)"):
+        with pytest.raises(EspalierError, match=r"another run is under way \(process \d+ on \S+ since \d{4}-\S+\)"):
             with alone(tmp_path / "run.lock", "another run is under way"):
                 pass
     with alone(tmp_path / "run.lock", "another run is under way"):
         pass
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from flows.locks import alone
+with alone(Path(sys.argv[1]), "taken"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_says_who_holds_it_and_is_free_when_the_holder_is_killed(tmp_path):
+    import socket
+
+    from flows.locks import alone
+
+    lock = tmp_path / "run.lock"
+    with Background("-c", HOLD, str(lock), cwd=tmp_path) as holder:
+        holder.wait_for("held", 30)
+        who = rf"taken \(process {holder.process.pid} on {socket.gethostname()} since \d{{4}}-\d\d-\d\dT[\d:+]+\); wait"
+        with pytest.raises(EspalierError, match=who), alone(lock, "taken"):
+            pass
+        holder.end(signal.SIGKILL)
+    with alone(lock, "taken"):
+        assert json.loads(lock.read_text())["pid"] == os.getpid()
+    assert lock.read_text() == ""
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from flows.run import run_flow
+from tasks.progress import Progress
+class Dying(Progress):
+    def step(self, n=1, note=""):
+        if sys.argv[1] == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+run_flow(Path(".").resolve(), None, [], lambda name: Dying() if name == "train" else Progress())
+from prefect import get_client
+with get_client(sync_client=True) as client:
+    print("\\n" + json.dumps([[run.state.type.value, run.state.message] for run in client.read_flow_runs()]))
+"""
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_run_whose_process_was_killed_is_not_left_running(tmp_path):
+    """The next run of the project finds it, and ends well itself."""
+    home, folder = str(tmp_path / "prefect"), write_project(tmp_path / "killed")
+    with Background("-c", KILLED, "die", cwd=folder, PREFECT_HOME=home) as killed:
+        assert killed.process.wait(200) == -signal.SIGKILL, killed.output
+        for process in psutil.process_iter():  # the embedded server of the run that was killed
+            with suppress(psutil.Error):
+                if process.environ().get("PREFECT_HOME") == home:
+                    process.kill()
+    done = run_python("-c", KILLED, "live", cwd=folder, timeout=200, PREFECT_HOME=home)
+    assert done.returncode == 0, done.stderr
+    states = json.loads(done.stdout.splitlines()[-1])
+    assert ["CRASHED", "Its process ended without a word"] in states
+    assert "RUNNING" not in [state for state, _ in states]

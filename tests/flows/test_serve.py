@@ -90,7 +90,7 @@ class TestSchedule:
     def test_the_same_schedule_is_not_served_twice(self, schedule):
         done = run_python("-c", SERVE, "{'cron': '0 3 * * *'}", cwd=schedule.project, timeout=60)
         assert done.returncode == 1
-        assert f"'scheduled' of this project is served already (process {schedule.process.pid})" in done.stderr
+        assert f"'scheduled' of this project is served already (process {schedule.process.pid} on " in done.stderr
 
     def test_a_cron_schedule_is_registered_and_its_run_created(self, schedule):
         """On the server that is there; SIGTERM pauses the schedule and leaves that server alone."""
