@@ -136,7 +136,7 @@ def test_two_params_share_nothing():
         ("train: {start: 1}", "train.start is 1, expected true or false"),
         (
             "train: {solver: owlq}",
-            "expected one of lbfgs, owlqn, pqn, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
+            "expected one of lbfgs, owlqn, pqn, hybrid, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
         ),
         ("ingest: {path: 3}", "ingest.path is 3, expected a text or null"),
         ("ingest: {path: ''}", "ingest.path is '', expected a text or null"),
