@@ -3,6 +3,7 @@
 import numpy as np
 
 from engine import threads
+from engine.active_part import active_part
 from engine.composites import Composites, share
 from engine.data import Dataset
 from engine.index import PairSets
@@ -37,10 +38,11 @@ def all_log_partitions(
     composites: Composites,
 ) -> np.ndarray:  # fmt: skip
     """log Z of all sequences; the forward recursion alone."""
-    log_z, shared = np.empty(len(dataset.weights)), share(theta, layout, composites)
+    scored = active_part(theta, layout)
+    log_z, shared = np.empty(len(dataset.weights)), share(*scored, composites)
 
     def piece(chunk):
-        _log_partitions(theta, layout, dataset.observations, dataset.offsets, sets, factors, shared, schedule, chunk,
+        _log_partitions(*scored, dataset.observations, dataset.offsets, sets, factors, shared, schedule, chunk,
                         log_z)  # fmt: skip
 
     threads.run(piece, range(len(schedule.chunk_batches) - 1))
@@ -74,10 +76,11 @@ def posteriors(
     alpha and v are zero and their pairwise expectations go straight into `gradient`.
     """
     alpha, v, gamma = rows
-    log_z, shared = np.empty(len(dataset.weights)), share(theta, layout, composites)
+    scored = active_part(theta, layout)
+    log_z, shared = np.empty(len(dataset.weights)), share(*scored, composites)
 
     def piece(chunk):
-        _store(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared, schedule,
+        _store(*scored, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared, schedule,
                chunk, alpha, v, gamma, log_z)  # fmt: skip
 
     threads.run(piece, range(len(schedule.chunk_batches) - 1))

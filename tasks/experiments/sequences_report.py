@@ -107,8 +107,8 @@ def notes() -> list[str]:
         "Weights of lengths know what the bias was made of: they show how far weights can go. The sample without bias "
         "has the same number of words.",
         "Words with a phoneme that the sample lacks count as wrong, and are left out of the log-loss.",
-        "Weights trade the bias of the sample for variance (the effective sample size in the table). The theory promises "
-        "a gain only where the model is wrong and the sample is large.",
+        "Weights trade the bias of the sample for variance (the effective sample size in the table). The theory "
+        "promises a gain only where the model is wrong and the sample is large.",
         "Intervals are two standard errors of the mean difference on the same samples, to both sides.",
     ]
 
