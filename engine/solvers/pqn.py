@@ -22,6 +22,7 @@ MEMORY = 20
 ROOTS = 1  # of the objective's own scaling
 SWEEPS, PRECISION = 20, 1e-3  # of the coordinate descent: it ends when a sweep moves this share of the first
 DECREASE, TRIALS = 1e-4, 30  # Armijo's constant; halvings before a search is given up
+TILE = 256  # coordinates of all pairs that are worked on together
 CURVATURE = 1e-10  # pairs with less than this share of |y|^2 would make B indefinite
 
 
@@ -71,17 +72,34 @@ def _compact(b0: np.ndarray, pairs) -> tuple[np.ndarray, np.ndarray]:
     m = len(pairs)
     if not m:
         return np.empty((len(b0), 0)), np.empty((len(b0), 0))
-    middle = np.zeros((2 * m, 2 * m))
-    columns = [b0 * s for s, _ in pairs] + [y for _, y in pairs]
-    for i, (s, _) in enumerate(pairs):
-        for j, (other, y) in enumerate(pairs):
-            middle[i, j] = dot(columns[i], other)
-            if i > j:
-                middle[i, m + j] = middle[m + j, i] = dot(s, y)
-            elif i == j:
-                middle[m + i, m + i] = -dot(s, y)
+    steps, slopes = (np.array(vectors) for vectors in zip(*pairs, strict=True))
+    s_b_s, s_y = np.zeros((2, m, m))
+    _products(steps, slopes, b0, s_b_s, s_y)
+    lower = np.tril(s_y, -1)
+    middle = np.block([[s_b_s, lower], [lower.T, -np.diag(np.diag(s_y))]])
+    columns = [*(b0 * steps), *slopes]
     q = np.ascontiguousarray(np.stack(columns, axis=1))
     return q, np.ascontiguousarray(np.linalg.solve(middle, q.T).T)
+
+
+@kernel
+def _products(steps, slopes, b0, s_b_s, s_y):
+    """s_b_s[i, j] = s_i'B0 s_j and s_y[i, j] = s_i'y_j, tile by tile: a tile of all pairs stays in the cache."""
+    m, n = steps.shape
+    scaled = np.empty((m, TILE))
+    for begin in range(0, n, TILE):
+        count, at = np.uint64(min(TILE, n - begin)), np.uint64(begin)
+        for i in range(m):
+            for k in range(count):
+                scaled[i, k] = b0[at + k] * steps[i, at + k]
+        for i in range(m):
+            for j in range(m):
+                total, other = 0.0, 0.0
+                for k in range(count):
+                    total += scaled[i, k] * steps[j, at + k]
+                    other += steps[i, at + k] * slopes[j, at + k]
+                s_b_s[i, j] += total
+                s_y[i, j] += other
 
 
 @kernel
