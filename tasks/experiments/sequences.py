@@ -15,6 +15,7 @@ from engine import decode
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset, make_dataset
 from engine.layout import make_layout, observation_kinds
+from engine.lookup import make_vocabulary
 from engine.measures import token_error
 from engine.penalty import ElasticNet
 from engine.solvers import minimise
@@ -22,9 +23,9 @@ from engine.weighting import cluster_weights, effective_sample_size
 from tasks.ingest import limited, take
 from tasks.params import Ingest, Weigh
 from tasks.sources import cmudict
-from tasks.store import sequence_offsets
-from tasks.template import features, grow_vocabulary
-from tasks.templates import encode, parse
+from tasks.store import Shard, arrow_texts, sequence_offsets
+from tasks.template import Labels, features, grow_vocabulary
+from tasks.templates import encode, parse, resolve
 from tasks.weigh import Clustering, cluster, informative_columns, weights_of
 
 TEMPLATES = ["U", "*0:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "U+1:%x[0,0]/%x[1,0]", "U=1:%x[-1,0]/%x[0,0]/%x[1,0]", "B"]
@@ -35,7 +36,7 @@ METHODS = ("unweighted", "cluster", "covariate", "length", "unbiased")
 @cache
 def words(limit: int, seed: int) -> pl.DataFrame:
     """Words of the dictionary, aligned, as tokens."""
-    return limited(cmudict.read(Path("."), Ingest()).parts["train"], limit, seed)
+    return pl.concat(limited(cmudict.read(Path("."), Ingest()).parts["train"], limit, seed)[0]())
 
 
 def lengths(tokens: pl.DataFrame) -> np.ndarray:
@@ -54,23 +55,20 @@ def chosen(count: int, members: np.ndarray) -> np.ndarray:
     return mask
 
 
-def dataset(table: pl.DataFrame, weights: np.ndarray | None = None) -> Dataset:
-    ids = table.drop("sequence", "label").to_numpy()
-    return make_dataset(ids, table["label"].to_numpy(), sequence_offsets(table["sequence"].to_numpy()), weights)
+def dataset(shard: Shard) -> Dataset:
+    return make_dataset(shard.observations, shard.labels, sequence_offsets(shard.sequence))
 
 
 class Problem:
     """Train, test and pool as integers, with the vocabulary and labels of train."""
 
     def __init__(self, train: pl.DataFrame, test: pl.DataFrame, pool: pl.DataFrame):
-        templates = parse(TEMPLATES)
-        expansions = [encode(tokens, templates) for tokens in (train, test, pool)]
-        vocabulary = grow_vocabulary(expansions[0], 1)
-        self.labels = sorted(train["label"].unique().to_list())
-        self.observations = vocabulary["observation"].to_list()
+        templates = resolve(parse(TEMPLATES), [train])
+        vocabulary = grow_vocabulary([encode(train, templates)], 1)
+        labels, texts = Labels.of(train["label"].unique()), make_vocabulary(arrow_texts(vocabulary["observation"]))
+        self.labels, self.observations = labels.names, vocabulary["observation"].to_list()
         self.train, self.test, self.pool = (
-            dataset(features(tokens, found, vocabulary, self.labels))
-            for tokens, found in zip((train, test, pool), expansions, strict=True)
+            dataset(features(tokens, templates, texts, labels)) for tokens in (train, test, pool)
         )
 
     def clusters(self, k: int, seed: int) -> Clustering:

@@ -111,6 +111,10 @@ def comparisons(results: list[dict]) -> list[Comparison]:
         low, high = (d["mean"] + sign * 2 * d["standard_error"] for sign in (-1, 1))
         rows.append(Comparison("fig. 5.6", f"weighted minus unweighted, n = {n}", "hardly distinguishable",
                                points(d["mean"]), f"{points(low)} to {points(high)}"))  # fmt: skip
+    for found in results:
+        for way in ("bayes", "em", "entropy"):
+            what = f"mean error, {WAYS[way][1]}, n = {found['n']}"
+            rows.append(Comparison("ours", what, "not measured", percent(float(best(found, way)[1].mean()), 2)))
     small = results[0]
     ratio = np.std(best(small, "clusters")[1]) / max(np.std(best(small, "logistic")[1]), math.ulp(1.0))
     what = f"deviation, weighted over unweighted, n = {small['n']}"

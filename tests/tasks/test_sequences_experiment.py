@@ -9,7 +9,7 @@ import pytest
 from tasks.experiments import Settings, sequences, sequences_report
 from tasks.experiments.sequences import METHODS, biased, lengths, replicate
 from tasks.experiments.writing import html, markdown
-from tasks.sources import Corpus
+from tasks.sources import Corpus, in_one_block
 
 
 def spelt(words):
@@ -71,7 +71,7 @@ def test_the_report_says_which_way_it_went(difference, said):
 
 
 def test_words_are_a_fixed_choice_from_the_dictionary(tokens, monkeypatch):
-    whole = Corpus({"train": tokens}, "cmudict", {})
+    whole = Corpus({"train": in_one_block(tokens)}, "cmudict", {})
     monkeypatch.setattr(sequences.cmudict, "read", lambda root, options: whole)
     sequences.words.cache_clear()
     chosen = sequences.words(50, 0)
