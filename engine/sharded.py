@@ -248,7 +248,8 @@ class ShardedObjective:
 
         if self.pool.n_blocks == 1:
             _, (_, value, vector) = found[0, 0]
-            return value, vector  # as it is, to the sign of a zero
+            # As it is, to the sign of a zero; a copy, because a pool may write over what it gave.
+            return value, None if vector is None else np.array(vector)
         total = None if what == "value" else np.zeros(self.size)
         spare = nothing if total is None else self._spares
         return tree_sum(root_of(self.pool.n_blocks), self.pool.n_blocks, add, total, spare), total

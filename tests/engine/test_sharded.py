@@ -306,3 +306,30 @@ def test_what_does_not_fit_the_layout_is_refused():
     foreign = make_dataset(np.array([[0], [77]]), [0, 1], [0, 1, 2])
     with pytest.raises(EspalierError, match="observation 77 is not one of the 40"):
         in_process(foreign, packed.layout, block_tokens=1)
+
+
+class WritingOver:
+    """A pool that hands out the same memory each time, as one of mapped files does."""
+
+    def __init__(self, pool):
+        self.pool, self.n_blocks, self.runs, self.memory = pool, pool.n_blocks, pool.runs, {}
+
+    def sums(self, what, theta=None):
+        for part, found in self.pool.sums(what, theta):
+            if found.vector is not None:
+                memory = self.memory.setdefault((part, found.node), np.empty_like(found.vector))
+                memory[:] = found.vector
+                found = found._replace(vector=memory)
+            yield part, found
+
+
+@pytest.mark.parametrize("block_tokens", [10**6, 50])
+def test_a_gradient_stays_as_it_was_when_the_next_one_is_made(block_tokens):
+    packed = words(14)
+    bounds = cut(packed.dataset.offsets, block_tokens)
+    objective = as_parts(packed, bounds, [0, len(bounds)])
+    objective = ShardedObjective(WritingOver(objective.pool), packed.layout)
+    first = objective.value_and_gradient(random_theta(packed.layout.size, 8))[1]
+    before, observed = first.tobytes(), objective.observed.tobytes()
+    second = objective.value_and_gradient(random_theta(packed.layout.size, 9))[1]
+    assert first.tobytes() == before != second.tobytes() and objective.observed.tobytes() == observed

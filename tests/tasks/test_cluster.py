@@ -283,14 +283,14 @@ def test_without_dask_the_error_says_what_to_install(project):
 
 @needs_dask
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_local_workers_leave_the_bytes_of_one_process(project, workers):
+@pytest.mark.parametrize("workers, block_tokens", [(1, 10**6), (1, BLOCK), (2, BLOCK), (4, BLOCK)])
+def test_local_workers_leave_the_bytes_of_one_process(project, workers, block_tokens):
     params = small_params()
-    expected = result_of(project, params)
+    expected = result_of(project, params, block_tokens)
     params.template.shard_tokens = 40 * workers
     run_stages(project, params, "template")
     params.train.cluster = f"local:{workers}"
-    assert result_of(project, params) == expected
+    assert result_of(project, params, block_tokens) == expected
     assert nothing_left(project)
 
 
