@@ -54,7 +54,7 @@ SOLVERS = {
     "pqn": Solver(
         "pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term", resumes=True
     ),
-    "hybrid": Solver("hybrid", True, True, "two epochs of sgd, then lbfgs, or pqn with an L1 term", True),
+    "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term", True),
     "sbcd": Solver("sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True),
     "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
     "cg-fr": Solver(

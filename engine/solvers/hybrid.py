@@ -1,8 +1,8 @@
 """Stochastic gradient to begin with, a limited-memory solver to end with.
 
-A few epochs over the sequences come near the optimum in the time of a few gradients, but no
-further; L-BFGS, or its proximal sister where there is an L1 term, needs about half as many gradients
-from there as from zero. A start that is not zero, such as an earlier model, is left as it is.
+An epoch over the sequences comes near the optimum in the time of a few gradients, but more of them
+come little nearer; L-BFGS, or its proximal sister where there is an L1 term, needs about half as many
+gradients from there as from zero. A start that is not zero, such as an earlier model, is left as it is.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from engine.solvers.lbfgs import lbfgs
 from engine.solvers.pqn import pqn
 from engine.solvers.sgd import start
 
-EPOCHS = 2
+EPOCHS = 1
 
 
 def hybrid(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, seed: int = 0) -> Result:

@@ -23,7 +23,7 @@ from engine.penalty import ElasticNet
 from engine.sequence import Room, add_expected, expect, make_room
 from engine.solvers.record import record
 
-SAMPLE = 1000  # sequences on which the step is tuned
+SAMPLE, FEW = 1000, 300  # sequences on which the step is tuned; where only a start is wanted
 FIRST_STEP = 0.125  # tried first, over the mean weight of a sequence
 GRID = 2.0  # ratio of neighbouring steps
 TRIALS = 30  # doublings or halvings at most
@@ -59,7 +59,7 @@ def start(objective, penalty: ElasticNet, theta: np.ndarray, epochs: int, seed: 
     """
     check_labels(objective.dataset.labels, objective.layout)
     rng, room = np.random.default_rng(seed), make_room(objective.dataset, objective.layout, objective.sets)
-    step, spent = _tune(objective, penalty, theta, rng, room)
+    step, spent = _tune(objective, penalty, theta, rng, room, FEW)
     moved, paid, could_pay = theta.copy(), np.zeros(objective.size), 0.0
     for epoch in range(epochs):
         order = rng.permutation(len(objective.dataset.weights))
@@ -68,10 +68,12 @@ def start(objective, penalty: ElasticNet, theta: np.ndarray, epochs: int, seed: 
     return (moved if after < before else theta), spent + epochs + 2
 
 
-def _tune(objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room) -> tuple[float, int]:
+def _tune(
+    objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room, size: int = SAMPLE
+) -> tuple[float, int]:
     """The best first step, by the objective on a sample after one pass over it, and the evaluations spent."""
     data = objective.dataset
-    order = rng.permutation(len(data.weights))[:SAMPLE]
+    order = rng.permutation(len(data.weights))[:size]
     sample = ChainObjective(select(data, np.sort(order)), objective.layout, objective.sparse)
     share = len(order) / len(data.weights)
     spent = [1]
