@@ -40,12 +40,12 @@ FIRST, LAST = "Uw[-1]=_x-1", "Uw[1]=_x+1"  # what CRFsuite's example calls __BOS
 
 
 def rows(context: Context) -> Iterator[dict]:
-    yield from _compare(context, ("lbfgs",))
+    yield from _compare(context, ("hybrid", "lbfgs"))
     yield from _gradients_of_wapiti(context)
 
 
 def l1_rows(context: Context) -> Iterator[dict]:
-    yield from _compare(context, ("pqn", "owlqn", "sbcd"))
+    yield from _compare(context, ("hybrid", "pqn", "owlqn"))
 
 
 def _compare(context: Context, wanted) -> Iterator[dict]:
@@ -63,7 +63,7 @@ def _compare(context: Context, wanted) -> Iterator[dict]:
             target = target or found["objective"]
             yield context.row(system, setting, found)
     for solver in ours.solvers(*wanted):
-        for start, threads in RUNS[:1] if solver == "sbcd" else RUNS:
+        for start, threads in RUNS if solver == "hybrid" else RUNS[:1]:
             setting = f"{group} {start}, {solver}"
             arguments = {"solver": solver, "c1": c1, "c2": c2, "target": target, "text": start == "end to end"}
             found = context.job("conll2000:fit", OURS, setting, threads, **arguments)

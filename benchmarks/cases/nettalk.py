@@ -16,13 +16,13 @@ RHO1, RHO2 = 0.2, 0.001
 REFERENCE = 57_415.3  # optimum for RHO1 and RHO2, found by OWL-QN in 2,500 iterations
 PATH = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0)  # rho1 of SBCD table 2
 LIMIT = 300.0  # seconds of one fit at most
-PATH_LIMIT = 120.0
+PATH_LIMIT = 60.0
 WAPITI_ITERATIONS = 3
 
 
 def rows(context: Context) -> Iterator[dict]:
-    for solver in ours.solvers("pqn", "owlqn", "sbcd"):
-        for threads in (2, 1) if solver != "sbcd" else (2,):
+    for solver in ours.solvers("pqn", "hybrid", "owlqn", "sbcd"):
+        for threads in (2, 1) if solver == "pqn" else (2,):
             found = context.job("nettalk:fit", OURS, solver, threads, solver=solver)
             if found:
                 yield context.row(OURS, f"rho1={RHO1}, {solver}", found)
