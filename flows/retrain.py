@@ -59,7 +59,10 @@ def unharmed(what: str) -> Iterator[None]:
 
 
 class Bar(Progress):
-    """A bar on the dashboard, updated now and then; after a failure it is left alone."""
+    """A bar on the dashboard, updated now and then; after a failure it is left alone.
+
+    Where the total is not known the bar stays empty until the end, and its text counts.
+    """
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic):
         self.name, self.clock = name, clock
@@ -69,16 +72,16 @@ class Bar(Progress):
 
     def begin(self, total: int | None, unit: str) -> None:
         self.total, self.done, self.unit = total or 0, 0, unit
-        if total:
-            with unharmed(f"the progress of {self.name}"):
-                self.artefact = create_progress_artifact(0.0, f"progress-{self.name}", f"{self.name}: begun")
-                self.shown = self.clock()
+        with unharmed(f"the progress of {self.name}"):
+            self.artefact = create_progress_artifact(0.0, f"progress-{self.name}", f"{self.name}: begun")
+            self.shown = self.clock()
 
     def step(self, n: int = 1, note: str = "") -> None:
         self.done += n
         if self.artefact and self.clock() - self.shown >= UPDATE_SECONDS:
-            text = f"{self.done:,} of {self.total:,}, {self.unit}" + (f": {note}" if note else "")
-            self._show(min(100.0, 100.0 * self.done / self.total), text)
+            of, share = (f" of {self.total:,}", self.done / self.total) if self.total else ("", 0.0)
+            text = f"{self.done:,}{of}, {self.unit}" + (f": {note}" if note else "")
+            self._show(min(100.0, 100.0 * share), text)
 
     def say(self, text: str) -> None:
         with unharmed(f"a word from {self.name}"):

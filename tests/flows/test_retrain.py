@@ -54,7 +54,8 @@ class TestEmbedded:
 
     def test_artefacts_show_progress_metrics_report_and_decision(self, told, project):
         artefacts = told["good"]["artefacts"]
-        assert set(artefacts) == {"metrics", "report", "decision", *(f"progress-{name}" for name in STEPS)}
+        found = {"corpus-profile", "metrics", "report", "decision", *(f"progress-{name}" for name in STEPS)}
+        assert set(artefacts) == found
         assert all(artefacts[f"progress-{name}"]["data"] == 100 for name in STEPS)
         rows = {row["measure"]: row["value"] for row in json.loads(artefacts["metrics"]["data"])}
         assert rows["state error"].endswith("%") and int(rows["iterations"]) <= 15
@@ -186,11 +187,13 @@ class TestBar:
         assert self.calls[1][2] == "train: 5 of 100, iteration: n"
         assert self.calls[-1][2] == "train: fine"
 
-    def test_without_a_total_there_is_no_bar(self, bar):
-        bar.begin(None, "part")
-        bar.step()
+    def test_without_a_total_the_text_counts(self, bar):
+        bar.begin(None, "token")
+        self.now = 3.0
+        bar.step(1200, note="train")
         bar.end()
-        assert self.calls == []
+        texts = [("create", 0.0, ""), ("update", 0.0, "train: 1,200, token: train"), ("update", 100.0, "train: done")]
+        assert self.calls == texts
 
     def test_more_steps_than_announced_stay_within_the_bar(self, bar):
         bar.begin(2, "part")

@@ -295,7 +295,8 @@ def test_a_damaged_initial_model_is_refused(project):
 def test_a_solver_that_cannot_take_the_penalty_is_refused(project):
     params = small_params()
     params.train.solver = "lbfgs"
-    refuse(project, "lbfgs cannot take rho1 = 0.5: set rho1 to 0 or choose one of owlqn, pqn, hybrid, sbcd, cd, sgd", params)
+    fitting = "owlqn, pqn, hybrid, sbcd, cd, sgd"
+    refuse(project, f"lbfgs cannot take rho1 = 0.5: set rho1 to 0 or choose one of {fitting}", params)
 
 
 def test_progress_hears_every_iteration(project):
