@@ -14,7 +14,7 @@ from engine.chain_objective import ChainObjective
 from engine.data import Dataset, select
 from engine.errors import EspalierError
 from engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
-from engine.scatter import CHUNKS
+from engine.scatter import CHUNKS, LARGEST
 from engine.scores import padded
 from engine.seen_counts import SeenCounts
 from tasks import store
@@ -69,7 +69,7 @@ def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjectiv
     # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
     each = 4 * columns + 8 + 4 + 12 + 4 * groups + max(4 * columns + 24, 56)
     sums = int(objective.slots.sum_ptr[-1]) * grown
-    if weights + sums <= (1 << 21):
+    if weights + sums <= LARGEST:
         posteriors = CHUNKS * 8 * (weights + sums + rows * grown * width)
     else:
         posteriors = tokens * (3 * width * 8 + 8 * columns)
