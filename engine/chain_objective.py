@@ -4,16 +4,16 @@ from functools import cached_property
 
 import numpy as np
 
-from engine import threads
 from engine.composites import Composites, find_composites
 from engine.counting import carrying_columns, sort_by
+from engine.curvature import curvatures
 from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
 from engine.expectations import Gathering, gather, make_gathering
 from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
 from engine.jit import kernel
 from engine.layout import FAMILIES, Layout
 from engine.partial import partial_labels, silent
-from engine.posteriors import PIECES, all_log_partitions, balanced, by_logarithms, posteriors
+from engine.posteriors import all_log_partitions, balanced, by_logarithms, posteriors
 from engine.room import Room
 from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
 from engine.schedule import Schedule, make_schedule
@@ -101,13 +101,9 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
-    def scaling(self, gradient: np.ndarray, roots: int) -> np.ndarray:
-        """How curved the loss is in each weight, under some square roots, for solvers that scale their steps by it.
-
-        The step from an expected count e to an observed one o is about log(o / e), so the curvature on
-        the way is (o - e) / log(o / e), the logarithmic mean. Weights act together, hence the roots.
-        """
-        return logarithmic_means(gradient, self.observed, roots)
+    def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
+        """How curved the objective is in each weight; see `engine.curvature`."""
+        return curvatures(self.layout, gradient, self.observed, rho2)
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
@@ -146,24 +142,6 @@ class ChainObjective:
         )  # fmt: skip
         gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, expected)
         return expected, log_z
-
-
-def logarithmic_means(gradient: np.ndarray, observed: np.ndarray, roots: int) -> np.ndarray:
-    """The logarithmic mean of observed and expected counts, which the gradient tells, under some square roots."""
-    out = np.empty(len(observed))
-    threads.run(lambda run: _log_means(gradient, observed, roots, *run, out), threads.ranges(len(out), PIECES))
-    return out
-
-
-@kernel
-def _log_means(gradient, observed, roots, lo, hi, out):
-    for i in range(lo, hi):
-        seen, expected = observed[i] + 1.0, max(gradient[i] + observed[i], 0.0) + 1.0
-        ratio = np.log(expected / seen)
-        mean = (expected - seen) / ratio if abs(ratio) > 1e-3 else 0.5 * (seen + expected)
-        for _ in range(roots):
-            mean = np.sqrt(mean)
-        out[i] = mean
 
 
 def ordinary(dataset: Dataset) -> Dataset:

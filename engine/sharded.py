@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from engine.chain_objective import ChainObjective, active_weights, logarithmic_means
+from engine.chain_objective import ChainObjective, active_weights
+from engine.curvature import curvatures
 from engine.data import UNKNOWN, Dataset
 from engine.errors import EspalierError
 from engine.index import check_observations, check_theta
@@ -226,9 +227,9 @@ class ShardedObjective:
         check_theta(theta, self.layout)
         return self._reduce("gradient", theta)
 
-    def scaling(self, gradient: np.ndarray, roots: int) -> np.ndarray:
+    def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """As `ChainObjective.scaling`."""
-        return logarithmic_means(gradient, self.observed, roots)
+        return curvatures(self.layout, gradient, self.observed, rho2)
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""

@@ -19,7 +19,6 @@ from engine.state import State
 from engine.vectors import dot
 
 MEMORY = 20
-ROOTS = 1  # of the objective's own scaling
 SWEEPS, PRECISION = 20, 1e-3  # of the coordinate descent: it ends when a sweep moves this share of the first
 DECREASE, TRIALS = 1e-4, 30  # Armijo's constant; halvings before a search is given up
 TILE = 256  # coordinates of all pairs that are worked on together
@@ -34,7 +33,7 @@ def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
     while reason is None:
         smooth = penalty.smooth_gradient(theta, gradient)
         free = np.flatnonzero((theta != 0.0) | (np.abs(smooth) > penalty.rho1))
-        scale = objective.scaling(gradient, ROOTS) if hasattr(objective, "scaling") else np.ones(len(theta))
+        scale = objective.scaling(gradient, penalty.rho2) if hasattr(objective, "scaling") else np.ones(len(theta))
         step = _model_step(theta[free], smooth[free], scale[free], [(s[free], y[free]) for s, y in pairs], penalty)
         found, used = _search(objective, penalty, theta, loss, smooth, free, step)
         evaluations += used

@@ -15,7 +15,6 @@ from engine.vectors import chunks, dot
 # Pairs with less curvature than this share of |y|^2 would make the estimate indefinite.
 CURVATURE = 1e-10
 TILE = 256  # coordinates of all pairs that are worked on together
-ROOTS = 2  # of the objective's own scaling: fewest evaluations on chunking and on letters to phonemes
 
 
 class InverseHessian:
@@ -156,7 +155,7 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
     del state  # its vectors are needed no longer than theirs
     while reason is None:
         steepest = penalty.pseudo_gradient(theta, gradient)
-        scale = objective.scaling(gradient, ROOTS) if hasattr(objective, "scaling") else None
+        scale = objective.scaling(gradient, penalty.rho2) if hasattr(objective, "scaling") else None
         direction = -inverse.apply(steepest, scale)
         if penalty.rho1:
             direction[direction * steepest >= 0.0] = 0.0  # stay in the direction of descent, by coordinate

@@ -192,7 +192,7 @@ def test_blocks_have_the_loss_and_gradient_of_the_whole(layout, sparse, block_to
     assert value == pytest.approx(expected, rel=1e-13) and objective.value(theta) == pytest.approx(value, rel=1e-13)
     np.testing.assert_allclose(gradient, slopes, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(objective.observed, whole.observed, rtol=0, atol=ROUNDING)
-    np.testing.assert_allclose(objective.scaling(gradient, 1), whole.scaling(slopes, 1), rtol=1e-9)
+    np.testing.assert_allclose(objective.scaling(gradient, 0.5), whole.scaling(slopes, 0.5), rtol=1e-9)
     assert objective.active(theta) == whole.active(theta)
 
 
