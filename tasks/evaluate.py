@@ -1,21 +1,23 @@
 """Evaluate: the candidate on the test data; metrics, predictions and curves."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from engine import decode
-from engine.data import Dataset, select
+from engine.data import Dataset, any_in_sequence, select
 from engine.errors import EspalierError
-from engine.layout import FAMILIES
+from engine.layout import FAMILIES, Layout
 from engine.measures import calibration, conlleval, is_chunk_scheme, sequence_error, token_error
 from engine.model import Model
 from tasks import store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.risk import excess_risk
-from tasks.tagging import dataset_of, renumber
+from tasks.tagging import dataset_of, numbered, numbering
 from tasks.template import Labels
 
 
@@ -24,11 +26,39 @@ def labelled(model: Model, tokens: pl.DataFrame) -> Dataset:
     return dataset_of(model, tokens)._replace(labels=Labels(model.labels, []).ids(tokens))
 
 
-def log_losses(model: Model, data: Dataset) -> np.ndarray:
-    """-log p(y | x) of each sequence all of whose labels the model knows, in nats."""
-    unknown = np.add.reduceat((data.labels < 0).astype(np.int64), data.offsets[:-1])
-    known = select(data, np.flatnonzero(unknown == 0))
-    return -decode.sequence_log_probability(known, model.layout, model.theta)
+class Part(NamedTuple):
+    """What a model says of some of the test sequences: T positions, N sequences, in their order.
+
+    Plain arrays without anything of the others in them, so that a process elsewhere can make a part and send it.
+    """
+
+    predicted: np.ndarray  # int32 [T], labels in the numbering of the model
+    confidence: np.ndarray  # float64 [T], probability of the predicted label
+    gold_probability: np.ndarray  # float64 [T], of the right label; 0 where the model does not know it
+    losses: np.ndarray  # float64 [N], -log p(y | x) in nats; NaN where the model does not know all of y
+    lengths: np.ndarray  # int64 [N]
+
+
+def measure(data: Dataset, layout: Layout, theta: np.ndarray) -> Part:
+    """The part of one shard, which is in the numbering of the model."""
+    at, known = np.arange(len(data.labels)), data.labels >= 0
+    predicted = decode.viterbi(data, layout, theta)
+    marginals = decode.marginals(data, layout, theta)
+    right = np.where(known, marginals[at, np.maximum(data.labels, 0)], 0.0)
+    return Part(predicted, marginals[at, predicted], right, losses_of(data, layout, theta), np.diff(data.offsets))
+
+
+def merge(parts: Iterable[Part]) -> Part:
+    """Parts of neighbouring sequences as one; figures made of it do not depend on where the data were cut."""
+    return Part(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def losses_of(data: Dataset, layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """-log p(y | x) of each sequence in nats, NaN for those with labels that the model does not know."""
+    losses = np.full(len(data.weights), np.nan)
+    known = np.flatnonzero(~any_in_sequence(data, data.labels < 0))
+    losses[known] = -decode.sequence_log_probability(select(data, known), layout, theta)
+    return losses
 
 
 def active_counts(model: Model) -> dict[str, int]:
@@ -55,21 +85,20 @@ def model_figures(model: Model) -> dict:
     return {key: model.info[key] for key in keys} | active_counts(model) | {"labels": len(model.labels)}
 
 
-def loss_figures(model: Model, data: Dataset, reference: Model | None, reference_data: Dataset | None) -> dict:
-    """Log-loss per token and per sequence; excess over a reference model when one is given."""
-    losses = log_losses(model, data)
+def loss_figures(found: Part, other: np.ndarray | None = None) -> dict:
+    """Log-loss per token and per sequence; excess over the losses of a reference model when they are given."""
+    known = ~np.isnan(found.losses)
+    losses, tokens = found.losses[known], int(found.lengths[known].sum())
     if not len(losses):
         raise EspalierError("no test sequence has only labels that occur in training: check the split or the labels")
-    tokens = sum(np.diff(data.offsets)[np.add.reduceat((data.labels < 0).astype(int), data.offsets[:-1]) == 0])
     figures = {"log_loss": float(losses.sum() / tokens), "sequence_log_loss": float(losses.mean()),
-               "sequences_with_unknown_labels": int(len(data.weights) - len(losses))}  # fmt: skip
-    if reference is not None:
-        other = log_losses(reference, reference_data)
-        if len(other) != len(losses):
+               "sequences_with_unknown_labels": int((~known).sum())}  # fmt: skip
+    if other is not None:
+        if not np.array_equal(np.isnan(other), ~known):
             raise EspalierError(
                 "evaluate.reference knows other labels than the candidate: choose a model of the same task"
             )
-        figures["excess_log_loss"] = float((losses.sum() - other.sum()) / tokens)
+        figures["excess_log_loss"] = float((losses.sum() - other[known].sum()) / tokens)
     return figures
 
 
@@ -93,36 +122,38 @@ def write_curves(root: Path, trace: list[dict], bins: list[dict], confusions: li
     store.write_csv(folder / "confusion.csv", ["label", "predicted", "count"], confusions)
 
 
+def parts_of(root: Path, manifest: dict, model: Model, progress: Progress) -> Iterator[Part]:
+    """The parts of the test shards one after the other: only one shard is held at a time."""
+    numbers = numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
+    for shard in store.read_shards(root, "test", manifest):
+        yield measure(numbered(shard, numbers), model.layout, model.theta)
+        progress.step(note="decoded")
+
+
 def main(root: Path, params: Params, progress: Progress) -> dict:
-    progress.begin(4, "step")
     manifest, trace = store.whole_manifest(root), store.read_jsonl(root / store.TRACE)
+    progress.begin(len(manifest["splits"]["test"]["shards"]) + 2, "step")
     tokens, info = store.read_tokens(root, "test")
-    observations = store.read_vocabulary(root)["observation"].to_list()
     model = Model.load(root / store.CANDIDATE)
     reference = Model.load(root / params.evaluate.reference) if params.evaluate.reference else None
-    test = store.read_dataset(root, "test", manifest)
-    if len(tokens) != len(test.labels):
+    found = merge(parts_of(root, manifest, model, progress))
+    if len(tokens) != len(found.predicted):
         raise EspalierError(
-            f"{root / store.FEATURES}: {len(test.labels):,} test positions, the tokens have {len(tokens):,}; "
+            f"{root / store.FEATURES}: {len(found.predicted):,} test positions, the tokens have {len(tokens):,}; "
             "run `espalier stage template` again"
         )
-    data = renumber(test, model, observations, manifest["labels"])
-    other = labelled(reference, tokens) if reference else None
-    predicted = decode.viterbi(data, model.layout, model.theta)
-    progress.step(note="decoded")
-    marginals = decode.marginals(data, model.layout, model.theta)
-    confidence = marginals[np.arange(len(predicted)), predicted]
-    gold_probability = np.where(data.labels >= 0, marginals[np.arange(len(predicted)), np.maximum(data.labels, 0)], 0.0)
-    progress.step(note="marginals")
-    gold, guess = tokens["label"].to_list(), [model.labels[i] for i in predicted]
-    error, bins = calibration(confidence, predicted == data.labels, params.evaluate.bins)
-    metrics = error_figures(gold, guess, test.offsets) | model_figures(model)
-    metrics |= loss_figures(model, data, reference, other)
-    metrics |= {"calibration_error": error, "test_tokens": len(gold), "test_sequences": len(test.weights)}
+    other = losses_of(labelled(reference, tokens), reference.layout, reference.theta) if reference else None
+    gold, guess = tokens["label"].to_list(), [model.labels[i] for i in found.predicted]
+    offsets = np.append(0, np.cumsum(found.lengths))
+    correct = np.array([a == b for a, b in zip(gold, guess, strict=True)], bool)
+    error, bins = calibration(found.confidence, correct, params.evaluate.bins)
+    metrics = error_figures(gold, guess, offsets) | model_figures(model) | loss_figures(found, other)
+    metrics |= {"calibration_error": error, "test_tokens": len(gold), "test_sequences": len(found.lengths)}
     if info.get("truth"):
         metrics |= excess_risk(info["truth"], model)
     progress.step(note="measured")
-    columns = {"label": gold, "predicted": guess, "confidence": confidence, "gold_probability": gold_probability}
+    columns = {"label": gold, "predicted": guess, "confidence": found.confidence,
+               "gold_probability": found.gold_probability}  # fmt: skip
     predictions = tokens.drop("label").with_columns(**{name: pl.Series(values) for name, values in columns.items()})
     store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"]})
     write_curves(root, trace, bins, confusion_rows(gold, guess))

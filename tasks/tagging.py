@@ -3,11 +3,13 @@
 Files and streams are tagged by `tasks.stream`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
 from engine import decode
-from engine.data import Dataset
+from engine.data import UNKNOWN, Dataset
 from engine.features import features_of
 from engine.model import Model
 from tasks import store
@@ -20,13 +22,28 @@ def model_ids(model: Model, observations: list[str]) -> np.ndarray:
     return np.array([known.get(text, -1) for text in observations] + [-1], np.int32)
 
 
+class Numbering(NamedTuple):
+    """What the model calls the observations and labels of a pipeline; the last entry is for those without a number."""
+
+    observations: np.ndarray  # int32 [V + 1]
+    labels: np.ndarray  # int32 [Y + 1]
+
+
+def numbering(model: Model, observations: list[str], labels: list[str]) -> Numbering:
+    """Made once for a vocabulary and its labels, used for each shard."""
+    code = {text: i for i, text in enumerate(model.labels)}
+    return Numbering(model_ids(model, observations), np.array([code.get(text, -1) for text in labels] + [-1], np.int32))
+
+
+def numbered(dataset: Dataset, numbers: Numbering) -> Dataset:
+    """The data set in the numbering of a model; a position with a set of labels counts as one without a label."""
+    labels = numbers.labels[np.maximum(dataset.labels, UNKNOWN)]
+    return dataset._replace(observations=numbers.observations[dataset.observations], labels=labels)
+
+
 def renumber(dataset: Dataset, model: Model, observations: list[str], labels: list[str]) -> Dataset:
     """A data set of the pipeline's vocabulary and labels in the numbering of the model."""
-    code = {text: i for i, text in enumerate(model.labels)}
-    label_of = np.array([code.get(text, -1) for text in labels] + [-1], np.int32)
-    return dataset._replace(
-        observations=model_ids(model, observations)[dataset.observations], labels=label_of[dataset.labels]
-    )
+    return numbered(dataset, numbering(model, observations, labels))
 
 
 def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 from stage_runs import run_stages, small_params, tree
 
+from engine.data import select
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
 from tasks import evaluate, store
 from tasks.params import Params
 from tasks.progress import Progress
+from tasks.tagging import renumber
 
 EXACT = 1e-12
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
@@ -308,3 +310,32 @@ def test_progress_ends_with_the_errors(by_hand):
 
     evaluate.main(root, params, Listener())
     assert notes == ["sound error 40.00%, word error 66.67%"]
+
+
+# ---- parts: shards are measured one by one
+
+
+def test_the_figures_do_not_depend_on_the_shards(project):
+    """Cut anywhere between sequences, the parts put together are those of the whole, to the bit."""
+    manifest, model = store.whole_manifest(project), Model.load(project / store.CANDIDATE)
+    observations = store.read_vocabulary(project)["observation"].to_list()
+    data = renumber(store.read_dataset(project, "test", manifest), model, observations, manifest["labels"])
+    whole = evaluate.measure(data, model.layout, model.theta)
+    for cuts in ([1], [7, 8, 20], list(range(1, len(data.weights)))):
+        edges = [0, *cuts, len(data.weights)]
+        runs = (select(data, np.arange(a, b)) for a, b in zip(edges, edges[1:], strict=False))
+        found = evaluate.merge(evaluate.measure(run, model.layout, model.theta) for run in runs)
+        for name, column in zip(evaluate.Part._fields, whole, strict=True):
+            np.testing.assert_array_equal(getattr(found, name), column, name)
+
+
+def test_small_shards_give_the_same_files(project):
+    before = tree(project)
+    params = small_params()
+    params.template.shard_tokens = 40
+    run_stages(project, params, "template", "evaluate")
+    after = tree(project)
+    assert len([name for name in after if name.startswith("data/features/test/")]) > 2
+    assert {name: after[name] for name in before if name.startswith("reports")} == {
+        name: before[name] for name in before if name.startswith("reports")
+    }
