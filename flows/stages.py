@@ -93,7 +93,7 @@ STAGES = (
     ),
     Stage(
         "report", "write the page",
-        ("tasks/report.py", "tasks/charts.py", "tasks/formats", "tasks/page.py", "tasks/profile.py", "tasks/assets"),
+        ("tasks/report", "tasks/charts.py", "tasks/formats", "tasks/page.py", "tasks/profile.py", "tasks/assets"),
         (store.PROFILE, store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
         (store.REPORT,), tuple(name for name in Params().as_dict() if name != "memory"),
     ),

@@ -8,8 +8,9 @@ import yaml
 
 from engine.errors import EspalierError
 from engine.solvers import SOLVERS
-from tasks import params, report
+from tasks import params
 from tasks.params import Params, default_yaml, load_params
+from tasks.report import summary
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,7 +58,7 @@ def test_every_default_passes_its_own_check(tmp_path):
 
 def test_the_solvers_offered_are_those_of_the_engine():
     assert params.SOLVERS == tuple(SOLVERS)
-    assert set(report.SOLVERS) == set(SOLVERS)
+    assert set(summary.SOLVERS) == set(SOLVERS)
 
 
 # ---- values

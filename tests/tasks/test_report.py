@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import shutil
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from engine.monitor import STOP_REASONS
 from tasks import page, profile, report, store
 from tasks.params import Params
 from tasks.progress import Progress
-from tasks.report import Inputs, Nouns, Phrases, Tagged
+from tasks.report import Inputs, confusions, learning, mistakes, summary
+from tasks.report.phrases import Phrases
+from tasks.report.words import Nouns, Tagged
 
 NOUNS = {"token": "letter", "label": "phoneme", "sequence": "word"}
 TEMPLATES = ["U", "*0:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "U=1:%x[-1,0]/%x[0,0]/%x[1,0]", "B"]
@@ -170,11 +173,11 @@ def test_the_header_says_what_was_trained_and_how_it_ended():
 
 @pytest.mark.parametrize("reason", STOP_REASONS)
 def test_every_stop_reason_is_told_in_words(reason):
-    assert report.stop_words(reason, 1) == f"Training stopped after 1 iteration: {STOP_REASONS[reason]}."
+    assert summary.stop_words(reason, 1) == f"Training stopped after 1 iteration: {STOP_REASONS[reason]}."
 
 
 def test_an_unknown_stop_reason_is_shown_as_it_is():
-    assert report.stop_words("ran_out_of_tea", None) == "Training stopped: ran out of tea."
+    assert summary.stop_words("ran_out_of_tea", None) == "Training stopped: ran out of tea."
 
 
 def test_cards_name_errors_by_the_nouns_and_count_weights():
@@ -300,8 +303,8 @@ def test_an_empty_trace_and_missing_columns_are_said():
 
 
 def test_long_traces_are_thinned_with_both_ends_kept():
-    assert report.thin(list(range(2500)), 240)[::239] == [0, 2499]
-    assert len(report.thin(list(range(2500)), 240)) == 240
+    assert learning.thin(list(range(2500)), 240)[::239] == [0, 2499]
+    assert len(learning.thin(list(range(2500)), 240)) == 240
     text = document(trace=[record(i) for i in range(1, 2501)]).section("learning")
     assert "Iteration 2,500: objective 3.60" in text
 
@@ -328,15 +331,15 @@ def test_an_example_is_not_shown_twice_and_three_are_enough():
 
 def test_words_of_a_sentence_stand_apart_and_long_ones_are_cut():
     tokens = [f"w{i}" for i in range(20)]
-    shown = Document(report.spelled(tokens, 10, " ")).texts("span")
+    shown = Document(confusions.spelled(tokens, 10, " ")).texts("span")
     assert shown == ["… w6 w7 w8 w9 w10 w11 w12 w13 w14 …"]
 
 
 def test_labels_confused_with_each_other_stand_side_by_side():
-    errors = report.Counter({("A", "C"): 9, ("B", "D"): 5, ("A", "B"): 1})
-    assert report.most_confused(errors, 4) == ["A", "C", "B", "D"]
-    assert report.most_confused(errors, 2) == ["A", "C"]
-    assert report.neighbours(["A", "B", "C", "D"], errors) == ["A", "C", "B", "D"]
+    errors = Counter({("A", "C"): 9, ("B", "D"): 5, ("A", "B"): 1})
+    assert confusions.most_confused(errors, 4) == ["A", "C", "B", "D"]
+    assert confusions.most_confused(errors, 2) == ["A", "C"]
+    assert confusions.neighbours(["A", "B", "C", "D"], errors) == ["A", "C", "B", "D"]
 
 
 def test_no_errors_at_all_is_said():
@@ -355,8 +358,8 @@ def test_the_surest_mistake_comes_first_whatever_the_length():
     long = Tagged(["a"] * 50, ["A"] * 50, ["B"] * 50, [0.6] * 50, [0.3] * 50)
     sure = Tagged(["b"], ["A"], ["B"], [0.99], [0.001])
     right = Tagged(["c"], ["A"], ["A"], [0.9], [0.0001])
-    assert report.worst_sequences([long, right, sure], 5) == [sure, long]
-    assert report.worst_sequences([long, right, sure], 1) == [sure]
+    assert mistakes.worst_sequences([long, right, sure], 5) == [sure, long]
+    assert mistakes.worst_sequences([long, right, sure], 1) == [sure]
 
 
 def test_a_mistake_shows_right_and_predicted_labels_and_how_sure_it_was():
@@ -380,7 +383,7 @@ def test_a_long_sequence_shows_the_part_around_its_worst_mistake():
      (1e-12, "less than 1\u00a0in a billion")],
 )  # fmt: skip
 def test_small_probabilities_are_told_as_odds(probability, words):
-    assert report.odds(probability) == words
+    assert mistakes.odds(probability) == words
 
 
 def test_limits_come_from_the_parameters():

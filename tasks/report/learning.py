@@ -1,0 +1,73 @@
+"""The learning curve: what each iteration of the solver achieved."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tasks import charts
+from tasks.page import Html, figure, join, lead, message, missing, number, percent, table, tag
+from tasks.report.words import Trace
+
+CURVE_POINTS, CURVE_ROWS = 240, 20
+
+
+def learning(trace: Trace) -> Html:
+    """Objective, development error, sparsity and distance to the optimum, iteration by iteration."""
+    if not trace:
+        return message("The trace is empty: the solver recorded no iteration.")
+    trace = [row for row in trace if row["iteration"]] or trace  # 0 is where it started: all weights zero
+    thinned = thin(trace, CURVE_POINTS)
+    objective, norm = [("objective", "a", "objective")], [("norm", "a", "gradient_norm")]
+    active = [("unigram", "a", "active_unigram"), ("bigram", "b", "active_bigram")]
+    cost, far = "loss on the training data plus penalty", "distance from the conditions of an optimum"
+    panels = (
+        panel("objective", "Objective", thinned, objective, cost, write=lambda v: number(v, 6)),
+        development_panel(thinned, trace),
+        panel("sparsity", "Active weights", thinned, active, "weights that are not zero"),
+        panel("gradient", "Gradient norm", thinned, norm, far),
+    )
+    opening = lead("What each iteration of the solver achieved. Point at a curve to read its values.")
+    return join([opening, tag("div", *panels, class_="panels"), trace_table(trace)])
+
+
+def thin(rows: list[Any], limit: int) -> list[Any]:
+    """At most `limit` rows, evenly spaced, with the first and the last: a screen shows no more."""
+    if len(rows) <= limit:
+        return rows
+    return [rows[round(i * (len(rows) - 1) / (limit - 1))] for i in range(limit)]
+
+
+def column(rows: Iterable[dict[str, Any]], key: str) -> list[Any]:
+    """A column of the trace, None where a figure is missing or not finite."""
+    return [None if missing(row.get(key)) else row[key] for row in rows]
+
+
+def panel(key: str, title: str, trace: Trace, lines: Sequence[tuple[str, str, str]], note: str, **options: Any) -> Html:
+    """A chart of columns of the trace, (name, style, column) each; a sentence when they hold nothing."""
+    series = [charts.Series(name, style, column(trace, source)) for name, style, source in lines]
+    if all(v is None for s in series for v in s.values):
+        return figure(title, message(f"This run recorded no {title.lower()}."))
+    drawn = charts.line_chart(key, title, "Iteration", column(trace, "iteration"), series, **options)
+    return figure(title, join([charts.line_legend(series) if len(series) > 1 else "", drawn]), note)
+
+
+def development_panel(thinned: Trace, trace: Trace) -> Html:
+    """The error on development data, its lowest point marked."""
+    errors = zip(column(trace, "dev_token_error"), column(trace, "iteration"), strict=True)
+    found = [(error, at) for error, at in errors if error is not None]
+    low, at = min(found, default=(None, None))
+    note = f"lowest {percent(low, 2)}" + (f" at iteration {number(at)}" if found else "")
+    ways = {"write": lambda v: percent(v, 2), "tick": lambda v: f"{100 * v:g}%", "best": at}
+    lines = [("error", "b", "dev_token_error")]
+    return panel("development", "Development error", thinned, lines, note, **ways)
+
+
+def trace_table(trace: Trace) -> Html:
+    """The same figures to read, for those who cannot see the curves."""
+    rows = [
+        (number(row["iteration"]), number(row.get("objective"), 6), number(row.get("active_unigram")),
+         number(row.get("active_bigram")), percent(row.get("dev_token_error"), 2))
+        for row in thin(trace, CURVE_ROWS)
+    ]  # fmt: skip
+    headings = ("Iteration", "Objective", "Unigram", "Bigram", "Dev error")
+    figures = table("Selected iterations", headings, rows, numeric=range(5))
+    return tag("details", tag("summary", "The curves as a table"), figures)

@@ -1,0 +1,120 @@
+"""The head of the report: what was trained, how it ended, and the headline numbers."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from engine.monitor import STOP_REASONS
+from tasks import charts
+from tasks.page import (
+    MISSING,
+    Html,
+    capital,
+    card,
+    cards,
+    count,
+    escape,
+    facts,
+    join,
+    lead,
+    missing,
+    number,
+    percent,
+    plural,
+    short,
+    tag,
+)
+from tasks.report.words import Metrics, Nouns
+
+SOLVERS = {
+    "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "pqn": "proximal quasi-Newton",
+    "hybrid": "stochastic gradient, then limited-memory quasi-Newton", "sbcd": "blockwise coordinate descent (SBCD)",
+    "cd": "coordinate descent (CD)", "cg-fr": "conjugate gradient (Fletcher-Reeves)",
+    "cg-pr": "conjugate gradient (Polak-Ribière+)", "iis": "improved iterative scaling (IIS)",
+    "sgd": "stochastic gradient (SGD)",
+}  # fmt: skip
+
+
+def header(title: str, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
+    """What was trained, on what, and how it ended."""
+    sizes = [count(m.get(f"{split}_sequences") or 0, nouns.sequence) for split in ("train", "test")]
+    what = f"A sparse conditional random field, trained on {sizes[0]}, tested on {sizes[1]} it had not seen."
+    end = stop_words(m.get("stop_reason") or meta.get("stop_reason"), m.get("iterations"))
+    told = (
+        ("Solver", SOLVERS.get(meta.get("solver"), meta.get("solver") or MISSING)),
+        ("Penalty", penalty_words(meta.get("penalty") or {})),
+        ("Data version", version(meta.get("data_version"))),
+        ("Code version", version(meta.get("code_version"))),
+    )
+    eyebrow = tag("p", "Espalier training report", class_="eyebrow")
+    return join([eyebrow, tag("h1", title), lead(f"{what} {end}"), facts(told)])
+
+
+def stop_words(reason: str | None, iterations: int | None) -> str:
+    """The stop reason as a sentence; one that we do not know is shown as it is."""
+    after = f" after {count(iterations, 'iteration')}" if iterations is not None else ""
+    why = STOP_REASONS.get(reason or "", (reason or "no reason was recorded").replace("_", " "))
+    return f"Training stopped{after}: {why}."
+
+
+def penalty_words(penalty: dict[str, float]) -> str:
+    rho1, rho2 = penalty.get("rho1") or 0, penalty.get("rho2") or 0
+    name = {(True, True): "elastic net", (True, False): "L1", (False, True): "L2"}.get((rho1 > 0, rho2 > 0))
+    return f"{name}, ρ₁\u00a0=\u00a0{rho1:g}, ρ₂\u00a0=\u00a0{rho2:g}" if name else "none"
+
+
+def version(value: Any) -> Html:
+    return tag("code", short(value), title=str(value)) if value else escape(MISSING)
+
+
+def results(m: Metrics, nouns: Nouns) -> Html:
+    """The headline numbers."""
+    always = (*error_cards(m, nouns), loss_card(m, nouns), active_card(m), size_card(m, nouns))
+    return cards([*always, *quality_cards(m, nouns)])
+
+
+def error_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
+    kinds = ((nouns.label, "token", nouns.token), (nouns.sequence, "sequence", nouns.sequence))
+    for name, key, counted in kinds:
+        rate, total = m.get(f"{key}_error"), m.get(f"test_{key}s") or 0
+        note = None if rate is None else f"{number(round(rate * total))} of {count(total, counted)} wrong"
+        yield card(f"{capital(name)} error", percent(rate), note)
+
+
+def loss_card(m: Metrics, nouns: Nouns) -> Html:
+    loss = m.get("log_loss")
+    if missing(loss):
+        return card("Log-loss", MISSING)
+    mean = f"the right {nouns.label} got {percent(math.exp(-loss), 0)} in geometric mean"
+    unknown = m.get("sequences_with_unknown_labels")
+    left_out = f"{count(unknown, nouns.sequence)} with labels new to the model left out" if unknown else None
+    return card("Log-loss", number(loss), f"nats per {nouns.token}", mean, left_out)
+
+
+def active_card(m: Metrics) -> Html:
+    parts = [(name, m.get(f"active_{name}") or 0) for name in ("unigram", "start", "bigram")]
+    active, possible = sum(n for _, n in parts), m.get("features")
+    share = f"of {number(possible)} possible ({percent(active / possible, 2)})" if possible else None
+    bar = charts.share_bar([(style, n) for style, (_, n) in zip("acb", parts, strict=True)])
+    words = ", ".join(f"{number(n)} {name}" for name, n in parts)
+    return card("Active weights", number(active), share, bar, words, broad=True)
+
+
+def size_card(m: Metrics, nouns: Nouns) -> Html:
+    size = f"{plural(nouns.sequence)} of {count(m.get('train_tokens') or 0, nouns.token)}"
+    choice = f"{count(m.get('labels') or 0, nouns.label)} to choose from"
+    return card("Training size", number(m.get("train_sequences")), size, choice)
+
+
+def quality_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
+    """What only some runs have: F1 of chunks, and what is lost against the truth or a reference."""
+    if m.get("f1") is not None:
+        notes = (f"precision {percent(m.get('precision'))}", f"recall {percent(m.get('recall'))}")
+        yield card("F1 of chunks", percent(m["f1"]), *notes)
+    if m.get("excess_log_loss") is not None:
+        above = f"nats per {nouns.token} above the reference"
+        yield card("Excess log-loss", number(m["excess_log_loss"]), above)
+    if m.get("excess_risk") is not None:
+        least = None if m.get("bayes_error") is None else f"Bayes error {percent(m['bayes_error'])}"
+        above = f"nats per {nouns.sequence} above the best possible"
+        yield card("Excess risk", number(m["excess_risk"]), above, least)

@@ -1,0 +1,44 @@
+"""What all sections of the report speak with: the nouns of the data, tagged sequences, names as code."""
+
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tasks.page import Html, tag
+
+Trace = list[dict[str, Any]]
+Metrics = dict[str, Any]
+
+
+class Nouns(NamedTuple):
+    """What a token, a label and a sequence are called in this data."""
+
+    token: str = "token"
+    label: str = "label"
+    sequence: str = "sequence"
+
+
+class Tagged(NamedTuple):
+    """One test sequence: a list for each column."""
+
+    tokens: list[str]
+    gold: list[str]
+    said: list[str]
+    confidence: list[float]
+    gold_probability: list[float]
+
+    def wrong(self) -> list[int]:
+        return [t for t, (gold, said) in enumerate(zip(self.gold, self.said, strict=True)) if gold != said]
+
+
+def tagged(predictions: pa.Table) -> list[Tagged]:
+    """Rows of the table gathered into sequences."""
+    names = ("sequence", "x0", "label", "predicted", "confidence", "gold_probability")
+    rows = zip(*(predictions.column(name).to_pylist() for name in names), strict=True)
+    groups = (list(group) for _, group in groupby(rows, key=lambda row: row[0]))
+    return [Tagged(*map(list, list(zip(*group, strict=True))[1:])) for group in groups]
+
+
+def code(text: str) -> Html:
+    return tag("code", text)
