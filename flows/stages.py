@@ -84,12 +84,14 @@ STAGES = (
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
-        ("tasks/evaluate.py", "tasks/risk.py", "tasks/tagging.py", "tasks/template.py", "tasks/templates.py",
-         "tasks/pattern_files.py", "tasks/sources"),
-        (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow"),
+        ("tasks/evaluate.py", "tasks/risk.py", "tasks/slices.py", "tasks/spans.py", "tasks/tagging.py",
+         "tasks/template.py", "tasks/templates.py", "tasks/pattern_files.py", "tasks/sources"),
+        (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow", "data/tokens/train.arrow"),
         (store.PREDICTIONS,), ("evaluate",), named=("evaluate.reference",),
         metrics=(store.METRICS,),
-        plots=(f"{store.CURVES}/learning.csv", f"{store.CURVES}/calibration.csv", f"{store.CURVES}/confusion.csv"),
+        plots=tuple(
+            f"{store.CURVES}/{name}.csv" for name in ("learning", "calibration", "confusion", "lengths", "frequencies")
+        ),
     ),
     Stage(
         "report", "write the page",
@@ -102,6 +104,8 @@ STAGES = (
 PLOTS = {
     f"{store.CURVES}/learning.csv": {"x": "iteration", "y": "objective", "title": "Objective"},
     f"{store.CURVES}/calibration.csv": {"x": "confidence", "y": "accuracy", "title": "Calibration"},
+    f"{store.CURVES}/lengths.csv": {"x": "high", "y": "error", "title": "Error by length"},
+    f"{store.CURVES}/frequencies.csv": {"x": "low", "y": "error", "title": "Error by frequency of the input"},
     f"{store.CURVES}/confusion.csv": {"x": "predicted", "y": "label", "template": "counts", "title": "Confusions"},
 }
 

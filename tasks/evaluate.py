@@ -11,12 +11,14 @@ from engine import decode
 from engine.data import Dataset, any_in_sequence, select
 from engine.errors import EspalierError
 from engine.layout import FAMILIES, Layout
-from engine.measures import calibration, conlleval, is_chunk_scheme, sequence_error, token_error
+from engine.measures import calibration, sequence_error, token_error
 from engine.model import Model
 from tasks import store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.risk import excess_risk
+from tasks.slices import by_frequency, by_length, seen_in_training, with_intervals
+from tasks.spans import marks_entities, scores
 from tasks.tagging import dataset_of, numbered, numbering
 from tasks.template import Labels
 
@@ -67,13 +69,13 @@ def active_counts(model: Model) -> dict[str, int]:
 
 
 def error_figures(gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
-    """Error rates, and conlleval scores where the labels are chunks."""
+    """Error rates, and scores of chunks where the labels mark some."""
     figures = {
         "token_error": token_error(np.array(gold), np.array(predicted)),
         "sequence_error": sequence_error(np.array(gold), np.array(predicted), offsets),
     }
-    if is_chunk_scheme(sorted({*gold, *predicted})):
-        overall, by_kind = conlleval(gold, predicted, offsets)
+    if marks_entities({*gold, *predicted}):
+        overall, by_kind = scores(gold, predicted, offsets)
         figures |= {name: overall[name] for name in ("precision", "recall", "f1")}
         figures["chunks"] = by_kind
     return figures
@@ -113,13 +115,13 @@ def confusion_rows(gold: list[str], predicted: list[str]) -> list[tuple]:
     return list(frame.iter_rows())
 
 
-def write_curves(root: Path, trace: list[dict], bins: list[dict], confusions: list[tuple]) -> None:
+def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slices: list[dict]) -> None:
     learning = ["iteration", "objective", "active_unigram", "active_bigram", "dev_token_error"]
     folder = root / store.CURVES
     store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in trace))
-    names = ["bin_low", "bin_high", "confidence", "accuracy", "count"]
-    store.write_csv(folder / "calibration.csv", names, ([row[name] for name in names] for row in bins if row["count"]))
     store.write_csv(folder / "confusion.csv", ["label", "predicted", "count"], confusions)
+    for name, rows in slices.items():
+        store.write_csv(folder / f"{name}.csv", list(rows[0]), (row.values() for row in rows))
 
 
 def parts_of(root: Path, manifest: dict, model: Model, progress: Progress) -> Iterator[Part]:
@@ -151,12 +153,16 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     metrics |= {"calibration_error": error, "test_tokens": len(gold), "test_sequences": len(found.lengths)}
     if info.get("truth"):
         metrics |= excess_risk(info["truth"], model)
+    seen, window = seen_in_training(root, tokens)
+    bins, _ = with_intervals(bins, found.confidence, correct, offsets)
+    slices = {"calibration": [row for row in bins if row["count"]], "lengths": by_length(~correct, offsets),
+              "frequencies": by_frequency(~correct, seen, offsets)}  # fmt: skip
     progress.step(note="measured")
     columns = {"label": gold, "predicted": guess, "confidence": found.confidence,
-               "gold_probability": found.gold_probability}  # fmt: skip
+               "gold_probability": found.gold_probability, "seen": seen}  # fmt: skip
     predictions = tokens.drop("label").with_columns(**{name: pl.Series(values) for name, values in columns.items()})
-    store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"]})
-    write_curves(root, trace, bins, confusion_rows(gold, guess))
+    store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"], "window": window})
+    write_curves(root, trace, confusion_rows(gold, guess), **slices)
     store.write_json(root / store.METRICS, metrics)
     token, sequence = metrics["token_error"], metrics["sequence_error"]
     progress.end(f"{info['nouns']['label']} error {token:.2%}, {info['nouns']['sequence']} error {sequence:.2%}")

@@ -89,11 +89,12 @@ def test_predictions_by_hand(by_hand):
     root, params = by_hand
     run_stages(root, params, "evaluate")
     table, info = store.read_arrow(root / store.PREDICTIONS)
-    assert table.column_names == ["sequence", "x0", "label", "predicted", "confidence", "gold_probability"]
-    assert info == {"nouns": NOUNS}
+    assert table.column_names == ["sequence", "x0", "label", "predicted", "confidence", "gold_probability", "seen"]
+    assert info == {"nouns": NOUNS, "window": 1}
     found = pl.from_arrow(table).rows()
     assert [row[:4] for row in found] == [row[:4] for row in EXPECTED]
-    assert np.array([row[4:] for row in found]) == pytest.approx(np.array([row[4:] for row in EXPECTED]), abs=EXACT)
+    assert [row[6] for row in found] == [1, 2, 1, 2, 0]  # how often a, b and z stand in training
+    assert np.array([row[4:6] for row in found]) == pytest.approx(np.array([row[4:] for row in EXPECTED]), abs=EXACT)
 
 
 def test_metrics_by_hand(by_hand):
@@ -131,7 +132,9 @@ def test_curves_by_hand(by_hand):
     ]  # fmt: skip
     assert rows("confusion.csv") == [["label", "predicted", "count"], ["P", "P", "1"], ["Q", "P", "2"], ["Q", "Q", "2"]]
     head, *found = rows("calibration.csv")
-    assert head == ["bin_low", "bin_high", "confidence", "accuracy", "count"]
+    assert head == ["bin_low", "bin_high", "confidence", "accuracy", "count", "accuracy_low", "accuracy_high"]
+    intervals = np.array([row.pop() for row in found] + [row.pop() for row in found], float)
+    assert ((intervals >= 0) & (intervals <= 1)).all()
     expected = [[0.4, 0.6, 0.5, 0.0, 1], [0.6, 0.8, 0.75, 0.5, 2], [0.8, 1.0, 0.8, 1.0, 2]]
     assert np.array(found, float) == pytest.approx(np.array(expected), abs=EXACT)
 
