@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.errors import EspalierError
 from flows.stages import STAGES, refresh_dvc_yaml, stage
-from tasks import promote
+from tasks import promote, report
 from tasks.params import Params, load_params
 from tasks.progress import Progress
 
@@ -50,7 +50,21 @@ class Project:
         function = promote.main if name == "promote" else stage(name).main
         figures = function(self.root, self.params, progress)
         self.seconds[name] = time.perf_counter() - begin
+        if name == "promote":
+            self.finish_report()
         return figures
+
+    def finish_report(self) -> None:
+        """The report once more, now that the decision is known; DVC keeps this one.
+
+        Only if it was made in this run: else the files that it is made of may be of another.
+        """
+        if "report" not in self.seconds:
+            return
+        from flows.versioning import record
+
+        report.main(self.root, self.params, Progress(), self.seconds)
+        record(self, "report")
 
     def prepare(self) -> bool:
         """Check, and bring dvc.yaml up to date; True when dvc.yaml was written."""

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines, boxes, a heat map, a reliability diagram, small bars.
+"""Charts as inline SVG: lines, boxes, ranges, a heat map, a reliability diagram, small bars.
 
 Colours are classes, so that the style sheet sets them for light and dark. A drawing is about as wide as a
 phone (440 units) and the page lays several side by side: its text then has nearly the same size on every
@@ -287,6 +287,62 @@ def _cross(x: float, y: float, half: float) -> str:
     return f"M{x - half:.1f} {y - half:.1f}l{2 * half:g} {2 * half:g}m0 {-2 * half:g}l{-2 * half:g} {2 * half:g}"
 
 
+# Ranges ---------------------------------------------------------------------------------------------
+
+ROW = 27  # height of one range
+
+
+class Range(NamedTuple):
+    """A figure with its interval; `note` stands at the end of its row."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+
+
+def range_chart(
+    key: str,
+    title: str,
+    x_name: str,
+    ranges: Sequence[Range],
+    write: Callable[[float], str] = percent,
+    tick: Callable[[float], str] = "{:.0%}".format,
+    whole: float | None = None,
+    note_name: str = "",
+) -> Html:
+    """Figures from 0 up under each other, each a dot on its interval; `whole`, that of all, is a dashed line."""
+    left = 16 + CHARACTER * max(len(r.name) for r in ranges)
+    right = WIDTH - 10 - 6.6 * max(len(note_name), *(len(r.note) for r in ranges))
+    top, bottom = TOP + 6, TOP + 6 + ROW * len(ranges)
+    most = max([r.high for r in ranges] + ([] if whole is None else [whole])) or 1.0
+    step = nice_step(most, 4)
+    x = Scale(0.0, math.ceil(most / step - ROUNDING) * step, left, right)
+    ticks = linear_ticks(0.0, x.high, 4)
+    lines = (tag("line", x1=x(t), x2=x(t), y1=top, y2=bottom, class_="grid") for t in ticks)
+    names = text(note_name, WIDTH, TOP - 8, "small", "end") if note_name else ""
+    mean = "" if whole is None else tag("line", x1=x(whole), x2=x(whole), y1=top, y2=bottom, class_="ideal")
+    rows = (_range(r, x, top + (i + 0.5) * ROW, write) for i, r in enumerate(ranges))
+    told = "; ".join(_range_words(r, write) for r in ranges)
+    told += "." if whole is None else f". Dashed: {write(whole)} of all."
+    frame = (names, *lines, _foot(x, ticks, tick, bottom, x_name), mean)
+    return drawing(key, title, told, WIDTH, bottom + BOTTOM, *frame, *rows)
+
+
+def _range_words(r: Range, write: Callable[[float], str]) -> str:
+    return f"{r.name}: {write(r.value)}, between {write(r.low)} and {write(r.high)}" + (r.note and f", {r.note}")
+
+
+def _range(r: Range, x: Scale, y: float, write: Callable[[float], str]) -> Html:
+    strip = tag("rect", x=0, y=y - ROW / 2, width=WIDTH, height=ROW, class_="strip")
+    stem = tag("line", x1=x(r.low), x2=x(r.high), y1=y, y2=y, class_="whisker a")
+    ends = (tag("line", x1=x(v), x2=x(v), y1=y - 4, y2=y + 4, class_="whisker a") for v in (r.low, r.high))
+    dot = tag("circle", cx=x(r.value), cy=y, r=4.5, class_="dot a")
+    names = text(r.name, x.start - 8, y + 4, anchor="end"), text(r.note, WIDTH, y + 4, "small", "end")
+    return hit(_range_words(r, write), strip, stem, *ends, dot, *names)
+
+
 # Legends --------------------------------------------------------------------------------------------
 
 
@@ -450,14 +506,22 @@ def reliability(key: str, title: str, bins: Sequence[dict[str, Any]], unit: str)
 
 
 def _bin_words(b: dict[str, Any], unit: str) -> str:
-    return f"stated {percent(b['confidence'])}, right {percent(b['accuracy'])}: {number(b['count'])} {unit}"
+    between = ""
+    if b.get("accuracy_low") is not None:
+        between = f" (between {percent(b['accuracy_low'])} and {percent(b['accuracy_high'])})"
+    return f"stated {percent(b['confidence'])}, right {percent(b['accuracy'])}{between}: {number(b['count'])} {unit}"
 
 
 def _point(b: dict[str, Any], x: Scale, y: Scale, foot: float, unit: str) -> Html:
-    """The bin as a dot, with a line to the diagonal: how far off the statement was."""
+    """The bin as a dot on its interval, or with a line to the diagonal: how far off the statement was."""
     at, left, right = x(b["confidence"]), x(b["bin_low"]), x(b["bin_high"])
     strip = tag("rect", x=left, y=TOP, width=right - left, height=foot - TOP, class_="strip")
-    shaft = tag("line", x1=at, x2=at, y1=y(b["confidence"]), y2=y(b["accuracy"]), class_="shaft")
+    if b.get("accuracy_low") is None:
+        shaft = tag("line", x1=at, x2=at, y1=y(b["confidence"]), y2=y(b["accuracy"]), class_="shaft")
+    else:
+        ends = y(b["accuracy_low"]), y(b["accuracy_high"])
+        stem = tag("line", x1=at, x2=at, y1=ends[0], y2=ends[1], class_="whisker a")
+        shaft = join([stem, *(tag("line", x1=at - 4, x2=at + 4, y1=v, y2=v, class_="whisker a") for v in ends)])
     dot = tag("circle", cx=at, cy=y(b["accuracy"]), r=5, class_="dot a")
     return hit(_bin_words(b, unit), strip, shaft, dot)
 

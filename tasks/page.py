@@ -8,6 +8,7 @@ import base64
 import hashlib
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from numbers import Integral
@@ -143,6 +144,12 @@ def section(key: str, title: str, *body: Any) -> Html:
     return tag("section", heading, *body, id=key, aria_labelledby=f"{key}-title")
 
 
+def heading_of(section_html: str) -> tuple[str, str] | None:
+    """Id and title, as markup, of a section that someone else made; None when it is none."""
+    found = re.match(r'<section id="([^"]+)"[^>]*><h2[^>]*>(.*?)</h2>', section_html, re.DOTALL)
+    return (html.unescape(found[1]), Html(found[2])) if found else None
+
+
 def lead(text: Any) -> Html:
     """The opening sentence of a section."""
     return tag("p", text, class_="lead")
@@ -178,7 +185,7 @@ def table(
 ) -> Html:
     """A table whose first column names the row; `numeric` columns are set flush right.
 
-    On a phone a table of class `stack` shows each row as a card.
+    On a phone a table of class `stack` shows each row as a card. The script lets a reader sort one of class `sortable`.
     """
     right = set(numeric)
     head = (tag("th", text, scope="col", class_=_side(at, right)) for at, text in enumerate(headings))

@@ -1,5 +1,5 @@
 "use strict";
-// The page is complete without this script; it adds quicker tips, the filter and the mark of where one is.
+// The page is complete without this script; it adds quicker tips, the filter, sorting and the mark of where one is.
 (function () {
   const tip = document.createElement("div");
   tip.className = "tip";
@@ -91,6 +91,41 @@
     const low = wanted.toLowerCase();
     const same = Array.from(known).some(function (label) { return label.toLowerCase() === low; });
     return function (label) { return same ? label.toLowerCase() === low : label.toLowerCase().startsWith(low); };
+  }
+
+  // A click on a heading sorts by its column: numbers first with the largest, names from A; again, the other way.
+  document.querySelectorAll("table.sortable").forEach(function (table) {
+    const heads = Array.from(table.tHead.rows[0].cells);
+    heads.forEach(function (head, column) {
+      if (!head.textContent.trim()) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.title = "Sort by this column";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", function () {
+        const numeric = head.classList.contains("num");
+        const known = head.getAttribute("aria-sort");
+        const up = known ? known === "descending" : !numeric;
+        heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const rows = Array.from(table.tBodies[0].rows).map(function (row) { return [key(row.cells[column], numeric), row]; });
+        rows.sort(function (a, b) {
+          const order = numeric ? a[0] - b[0] : a[0].localeCompare(b[0]);
+          return up ? order : -order;
+        });
+        table.tBodies[0].append(...rows.map(function (pair) { return pair[1]; }));
+      });
+    });
+  });
+
+  // What a cell is sorted by; a missing figure comes before all others.
+  function key(cell, numeric) {
+    const text = cell.textContent.trim();
+    if (!numeric) return text;
+    const value = parseFloat(text.replace("\u2212", "-").replace(/[^0-9.\-]/g, ""));
+    return Number.isNaN(value) ? -1e308 : value;
   }
 
   const links = new Map(Array.from(document.querySelectorAll("nav a")).map(function (a) { return [a.hash.slice(1), a]; }));

@@ -4,21 +4,39 @@
 functions from plain data to markup.
 """
 
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from engine import measures
-from tasks import store
-from tasks.page import capital, join, page, plural, section
+from engine.errors import EspalierError
+from tasks import picture, store
+from tasks.page import Html, capital, heading_of, join, page, plural, section
 from tasks.params import Params
 from tasks.profile import section_body
 from tasks.progress import Progress
-from tasks.report import calibration, confusions, drift, entities, learning, mistakes, provenance, summary, weights
+from tasks.report import (
+    calibration,
+    confusions,
+    drift,
+    entities,
+    glance,
+    learning,
+    mistakes,
+    provenance,
+    slices,
+    summary,
+    weights,
+)
 from tasks.report.phrases import Phrases
+from tasks.report.record import Run, public_profile, read_run
 from tasks.report.words import Metrics, Nouns, Trace, tagged
+from tasks.slices import Rate, with_intervals
+
+OTHERS = ("tasks.sweep", "tasks.history")  # modules that make a section of their own, if they have something to tell
 
 
 class Inputs(NamedTuple):
@@ -34,12 +52,24 @@ class Inputs(NamedTuple):
     profile: dict[str, Any]
     clusters: dict[str, Any]
     parameters: dict[str, dict[str, Any]]
+    calibration_error: Rate = Rate(None, None, None)
+    window: int = 1  # tokens of an input whose frequency was counted
+    run: Run = Run()
+    path: str = ""  # section on the path of rho1
+    history: str = ""  # section on earlier retrainings
 
 
-def main(root: Path, params: Params, progress: Progress) -> dict[str, Any]:
-    """Reads what the stages before left, writes the page."""
+def main(
+    root: Path, params: Params, progress: Progress, seconds: dict[str, float] | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """Reads what the stages before left and what is on record of the run, writes the page.
+
+    `seconds` are those of the steps of a run that is about to end, which no file holds yet.
+    """
     progress.begin(2, "steps")
     inputs = read_inputs(root, params)
+    if seconds:
+        inputs = inputs._replace(run=inputs.run._replace(seconds=seconds))
     progress.step(note="read")
     text = render(inputs)
     store.write_text(root / store.REPORT, text)
@@ -50,39 +80,74 @@ def main(root: Path, params: Params, progress: Progress) -> dict[str, Any]:
 
 
 def read_inputs(root: Path, params: Params) -> Inputs:
-    """Calibration comes from the predictions by the function that evaluate uses, so both say the same."""
+    """Calibration comes from the predictions by the functions that evaluate uses, so both say the same."""
     weights, metadata = store.read_arrow(root / store.CANDIDATE, {"weight": "double"})
-    predictions, _ = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
-    gold, said, confidence = (predictions.column(n).to_pylist() for n in ("label", "predicted", "confidence"))
-    correct = np.array([a == b for a, b in zip(gold, said, strict=True)])
-    _, bins = measures.calibration(np.array(confidence), correct, params.evaluate.bins)
+    predictions, info = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
+    found = slices.Columns(predictions)
+    _, bins = measures.calibration(found.confidence, ~found.wrong, params.evaluate.bins)
+    bins, error = with_intervals(bins, found.confidence, ~found.wrong, found.offsets)
     metrics, trace = store.read_json(root / store.METRICS), store.read_jsonl(root / store.TRACE)
     manifest, clusters = store.read_manifest(root), store.read_json(root / store.CLUSTERS)
-    profile = store.read_json(root / store.PROFILE)
-    return Inputs(metrics, trace, predictions, bins, weights, metadata, manifest, profile, clusters, params.as_dict())
+    profile = public_profile(store.read_json(root / store.PROFILE))
+    path, history = (section_of(name, root) for name in OTHERS)
+    return Inputs(
+        metrics, trace, predictions, bins, weights, metadata, manifest, profile, clusters, params.as_dict(), error,
+        info.get("window", 1), read_run(root, params), path, history,
+    )  # fmt: skip
+
+
+def section_of(name: str, root: Path) -> str:
+    """The section that a module makes of a project; the empty text where it has none to make."""
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return ""
+    maker = getattr(module, "section", None)
+    return maker(root) if maker is not None and maker.__module__ == name else ""
 
 
 def render(inputs: Inputs) -> str:
-    """The whole page; a part that has nothing to say returns None and is left out."""
-    meta, manifest, settings = inputs.metadata, inputs.manifest, inputs.parameters
+    """The whole page; a part that has nothing to say returns None or the empty text and is left out."""
+    m, meta, manifest, settings = inputs.metrics, inputs.metadata, inputs.manifest, inputs.parameters
     nouns = Nouns(**(meta.get("nouns") or manifest.get("nouns") or {}))
-    phrases = Phrases(meta.get("templates") or manifest.get("templates") or [], nouns)
+    templates = meta.get("templates") or manifest.get("templates") or []
+    phrases, run = Phrases(templates, nouns), inputs.run
     sequences, limits = tagged(inputs.predictions), settings.get("report", {})
+    scores = confusions.label_scores(Counter(pair for s in sequences for pair in zip(s.gold, s.said, strict=True)))
+    found, error = {"profile": inputs.profile, "clusters": inputs.clusters}, inputs.calibration_error
     parts = (
-        ("results", "Results", summary.results(inputs.metrics, nouns)),
-        ("learning", "Learning curve", learning.learning(inputs.trace)),
+        ("glance", "At a glance", glance.glance(run, m, found, scores, error, nouns)),
+        ("results", "Results", summary.results(m, nouns)),
+        ("chunks", "Entities", entities.chunks(m, sequences)),
         ("confusions", "Confusions", confusions.confusions(sequences, nouns)),
-        ("calibration", "Calibration", calibration.calibration(inputs.calibration, inputs.metrics, nouns)),
+        ("slices", "Where the errors are", slices.slices(slices.Columns(inputs.predictions), inputs.window, m, nouns)),
+        ("calibration", "Calibration", calibration.calibration(inputs.calibration, error, m, nouns)),
         ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
-        ("chunks", "Chunks", entities.chunks(inputs.metrics)),
+        ("learning", "Learning curve", learning.learning(inputs.trace)),
+        inputs.path,
         ("weights", "Largest weights", weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30))),
+        ("picture", "Picture of the weights", picture_of(inputs.weights, templates, nouns, limits)),
         ("data", "Data", section_body(inputs.profile) if inputs.profile else None),
         ("drift", "Drift", drift.drift(inputs.clusters, phrases, nouns)),
-        ("provenance", "Where it came from", provenance.provenance(meta, manifest, settings)),
-    )
-    shown = [(key, title, body) for key, title, body in parts if body]
+        inputs.history,
+        ("provenance", "Where it came from",
+         provenance.provenance(meta, manifest, settings, run.environment, run.seconds)),
+    )  # fmt: skip
+    shown = [made for part in parts if (made := part if isinstance(part, str) else part[2] and section(*part))]
     title = f"{capital(plural(nouns.token))} → {plural(nouns.label)}"
-    top, foot = summary.header(title, inputs.metrics, meta, nouns), provenance.footer(meta)
-    contents = [(key, name) for key, name, _ in shown]
-    body = join(section(*part) for part in shown)
+    top, foot = summary.header(title, glance.badge(run.decision, m, nouns), m, meta, nouns), provenance.footer(meta)
+    contents = [heading for made in shown if (heading := heading_of(made))]
+    body = join(map(Html, shown))
     return page(f"{title}: training report", body, header_html=top, contents=contents, footer_html=foot)
+
+
+def picture_of(model: pa.Table, templates: list[str], nouns: Nouns, limits: dict[str, Any]) -> Html | None:
+    """The maps of the weights; nothing where there are none, or templates that this version cannot read."""
+    if not model.num_rows or not limits.get("weights", 30):
+        return None
+    try:
+        return picture.section_body(model, templates, nouns._asdict())
+    except EspalierError:
+        return None

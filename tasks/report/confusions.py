@@ -1,14 +1,16 @@
 """What is taken for what: the picture and the table of confused labels, with examples."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tasks import charts
-from tasks.page import Html, count, figure, join, lead, message, number, percent, plural, table, tag
+from tasks.page import Html, capital, count, figure, join, lead, message, number, percent, plural, table, tag
 from tasks.report.words import Nouns, Tagged, code
 
 HEAT_LABELS = {"wide": 25, "narrow": 13}  # labels in the heat map of a large screen and of a phone
 CONFUSIONS, EXAMPLES = 15, 3
+LABELS, OPEN_LABELS = 200, 20  # in the table of labels; when there are more than that it waits to be opened
 CONTEXT = 4  # tokens shown either side of a mistake in a long sequence
 
 
@@ -23,7 +25,7 @@ def confusions(sequences: list[Tagged], nouns: Nouns) -> Html:
     total = f"{count(errors.total(), 'error')} in {count(counts.total(), nouns.token)}"
     maps = [tag("div", heat_figure(key, counts, errors, nouns), class_=key) for key in HEAT_LABELS]
     opening = lead(f"What is taken for what: {total}.")
-    return join([opening, *maps, confusion_table(sequences, counts, errors, nouns)])
+    return join([opening, *maps, confusion_table(sequences, counts, errors, nouns), label_table(counts, nouns)])
 
 
 def heat_figure(key: str, counts: Counter, errors: Counter, nouns: Nouns) -> Html:
@@ -72,6 +74,53 @@ def confusion_table(sequences: list[Tagged], counts: Counter, errors: Counter, n
     caption = f"The {len(rows)} most frequent confusions"
     long = any(len(label) > 6 for pair in top for label in pair)  # no room for both and figures in one line
     return table(caption, headings, rows, (2, 3, 4), "confused long" if long else "confused")
+
+
+class Score(NamedTuple):
+    """How well one label is found."""
+
+    label: str
+    precision: float | None  # None where it was never predicted
+    recall: float | None  # None where it never was right
+    f1: float
+    support: int
+    most: str  # what it is most often taken for
+
+
+def label_scores(counts: Counter) -> list[Score]:
+    """The scores of each label of (right, predicted) counts, those with most errors first."""
+    gold, said, missed = Counter(), Counter(), Counter()
+    taken: dict[str, Counter] = defaultdict(Counter)
+    for (right, predicted), n in counts.items():
+        gold[right] += n
+        said[predicted] += n
+        if right != predicted:
+            missed[right] += n
+            missed[predicted] += n
+            taken[right][predicted] += n
+    scores = []
+    for label in {*gold, *said}:
+        hits = counts[label, label]
+        most = min(taken[label], key=lambda other: (-taken[label][other], other), default="")
+        shares = (hits / n if n else None for n in (said[label], gold[label]))
+        scores.append(Score(label, *shares, 2 * hits / (gold[label] + said[label]), gold[label], most))
+    return sorted(scores, key=lambda s: (-missed[s.label], s.label))
+
+
+def label_table(counts: Counter, nouns: Nouns) -> Html:
+    """Precision, recall and F1 of each label by itself."""
+    scores = label_scores(counts)
+    rows = [
+        (code(s.label), percent(s.precision), percent(s.recall), percent(s.f1), number(s.support),
+         code(s.most) if s.most else "")
+        for s in scores[:LABELS]
+    ]  # fmt: skip
+    heads = (capital(nouns.label), "Precision", "Recall", "F1", "Count", "Often taken for")
+    caption = f"Each {nouns.label}, those with most errors first"
+    caption += f" ({LABELS} of {number(len(scores))})" if len(scores) > LABELS else ""
+    shown = table(caption, heads, rows, (1, 2, 3, 4), "labels sortable")
+    summary = f"Precision, recall and F1 of each {nouns.label}"
+    return tag("details", tag("summary", summary), shown, open=len(rows) <= OPEN_LABELS)
 
 
 def examples(sequences: list[Tagged], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Html]:

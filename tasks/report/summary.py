@@ -35,8 +35,8 @@ SOLVERS = {
 }  # fmt: skip
 
 
-def header(title: str, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
-    """What was trained, on what, and how it ended."""
+def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
+    """What was trained, what became of it, on what, and how it ended."""
     sizes = [count(m.get(f"{split}_sequences") or 0, nouns.sequence) for split in ("train", "test")]
     what = f"A sparse conditional random field, trained on {sizes[0]}, tested on {sizes[1]} it had not seen."
     end = stop_words(m.get("stop_reason") or meta.get("stop_reason"), m.get("iterations"))
@@ -47,7 +47,7 @@ def header(title: str, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
         ("Code version", version(meta.get("code_version"))),
     )
     eyebrow = tag("p", "Espalier training report", class_="eyebrow")
-    return join([eyebrow, tag("h1", title), lead(f"{what} {end}"), facts(told)])
+    return join([eyebrow, tag("h1", title), badge, lead(f"{what} {end}"), facts(told)])
 
 
 def stop_words(reason: str | None, iterations: int | None) -> str:
@@ -107,10 +107,10 @@ def size_card(m: Metrics, nouns: Nouns) -> Html:
 
 
 def quality_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
-    """What only some runs have: F1 of chunks, and what is lost against the truth or a reference."""
+    """What only some runs have: F1 of entities, and what is lost against the truth or a reference."""
     if m.get("f1") is not None:
         notes = (f"precision {percent(m.get('precision'))}", f"recall {percent(m.get('recall'))}")
-        yield card("F1 of chunks", percent(m["f1"]), *notes)
+        yield card("F1 of entities", percent(m["f1"]), *notes)
     if m.get("excess_log_loss") is not None:
         above = f"nats per {nouns.token} above the reference"
         yield card("Excess log-loss", number(m["excess_log_loss"]), above)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tasks.page import Html, tag
+from tasks.page import Html, escape, join, tag
 
 Trace = list[dict[str, Any]]
 Metrics = dict[str, Any]
@@ -42,3 +42,12 @@ def tagged(predictions: pa.Table) -> list[Tagged]:
 
 def code(text: str) -> Html:
     return tag("code", text)
+
+
+def plain(value: Any) -> Html:
+    """A parameter as a person would write it; a long list by its length."""
+    if isinstance(value, list | tuple):
+        return join(map(plain, value), ", ") if len(value) <= 3 else escape(f"{len(value)} entries")
+    if value is None or isinstance(value, bool):
+        return code({True: "yes", False: "no", None: "not set"}[value])
+    return code(f"{value:g}" if isinstance(value, float) else str(value))

@@ -19,7 +19,7 @@ PARAMS = {
     "train": {"max_iterations": 12},
 }
 SAME = ("data/tokens", "data/features", "data/weights", "models/candidate.model", "models/trace.jsonl",
-        "reports/metrics.json", "reports/predictions.arrow", "reports/report.html")  # fmt: skip
+        "reports/metrics.json", "reports/predictions.arrow", "reports/curves")  # fmt: skip
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -67,6 +67,13 @@ def hashes(root: Path) -> dict[str, str]:
     return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
 
 
+def lock(root: Path) -> dict:
+    """What dvc.lock says but for the page, which tells of the run that made it: its decision and its times."""
+    found = yaml.safe_load((root / "dvc.lock").read_text())
+    assert [out["path"] for out in found["stages"]["report"].pop("outs")] == ["reports/report.html"]
+    return found
+
+
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory) -> Path:
     root = make_project(tmp_path_factory.mktemp("drivers") / "direct")
@@ -80,6 +87,14 @@ def test_direct_leaves_everything_and_dvc_is_clean(direct):
     assert "up to date" in dvc(direct, "repro")
 
 
+def test_the_report_tells_the_decision_and_the_times_of_the_run_and_no_folder(direct):
+    text = (direct / "reports/report.html").read_text()
+    assert "Promoted: state error" in text and "The first model: there was no champion." in text
+    for name in ("ingest", "template", "weigh", "train", "evaluate", "report", "promote"):
+        assert f'<th scope="row">{name}</th>' in text
+    assert str(direct) not in text and str(Path.home()) not in text
+
+
 def test_dvc_repro_gives_the_same_bytes(direct, tmp_path):
     root = make_project(tmp_path / "dvc")
     call(root, sys.executable, "-m", "flows.stages")
@@ -88,7 +103,7 @@ def test_dvc_repro_gives_the_same_bytes(direct, tmp_path):
                           capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert hashes(root) == hashes(direct)
-    assert (root / "dvc.lock").read_text() == (direct / "dvc.lock").read_text()
+    assert lock(root) == lock(direct)
 
 
 @pytest.mark.server
@@ -96,7 +111,7 @@ def test_the_prefect_flow_gives_the_same_bytes(direct, tmp_path):
     root = make_project(tmp_path / "prefect")
     out = espalier(root, "run")
     assert hashes(root) == hashes(direct)
-    assert (root / "dvc.lock").read_text() == (direct / "dvc.lock").read_text()
+    assert lock(root) == lock(direct)
     assert "up to date" in dvc(root, "status")
     assert "state error" in out and "active features" in out and "report.html" in out
 

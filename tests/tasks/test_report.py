@@ -190,14 +190,14 @@ def test_cards_name_errors_by_the_nouns_and_count_weights():
     assert "5,293of 14,200,000 possible (0.04%)" in figures
     assert "3,413 unigram, 59 start, 1,821 bigram" in figures
     assert "8,000words of 59,700 letters" in figures
-    assert "F1 of chunks" not in cards and "Excess risk" not in figures
+    assert "F1 of entities" not in cards and "Excess risk" not in figures
 
 
 def test_f1_excess_risk_and_left_out_sequences_are_shown_when_present():
     more = {"f1": 0.935, "precision": 0.94, "recall": 0.93, "excess_log_loss": 0.0123, "excess_risk": 0.0045,
             "bayes_error": 0.15, "sequences_with_unknown_labels": 2}  # fmt: skip
     figures = document(metrics=METRICS | more).section("results")
-    for told in ("F1 of chunks93.5%", "0.0123", "0.00450", "Bayes error 15.0%", "2 words with labels new"):
+    for told in ("F1 of entities93.5%", "0.0123", "0.00450", "Bayes error 15.0%", "2 words with labels new"):
         assert told in figures
 
 
@@ -402,7 +402,7 @@ def test_limits_come_from_the_parameters():
 def test_calibration_tells_its_error_and_each_filled_bin():
     text = document().section("calibration")
     assert "Expected calibration error1.09%" in text
-    assert "90%–100%93.0%81.0%1,234" in text and "40%–50%" not in text
+    assert "90%–100%93.0%81.0%–1,234" in text and "40%–50%" not in text
 
 
 CHUNK = {"precision": 0.94, "recall": 0.938, "f1": 0.939, "gold": 12422, "predicted": 12395, "correct": 11651}
@@ -647,7 +647,7 @@ def test_main_computes_calibration_from_the_predictions(tmp_path):
     params.evaluate.bins = 10
     report.main(tmp_path, params, Progress())
     doc = Document((tmp_path / store.REPORT).read_text(encoding="utf-8"))
-    assert "90%–100%91.0%85.7%7" in doc.section("calibration")
+    assert "90%–100%91.0%85.7%49–977" in doc.section("calibration")
 
 
 def test_main_with_empty_test_data_writes_a_page(tmp_path):

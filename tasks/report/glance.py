@@ -1,0 +1,169 @@
+"""At a glance: promoted or not, the error against the champion's, what changed and what needs a look."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.page import (
+    Html,
+    capital,
+    card,
+    cards,
+    count,
+    join,
+    message,
+    number,
+    percent,
+    plural,
+    points,
+    short,
+    signed,
+    table,
+    tag,
+)
+from tasks.report.confusions import Score
+from tasks.report.record import Run, without_folders
+from tasks.report.words import Metrics, Nouns, code, plain
+from tasks.slices import Rate
+
+POOR, SUPPORT, NAMED = 0.5, 20, 3  # F1 that is worth a look, of labels that occur so often; how many are named
+SURE = 0.05  # a calibration error worth a look
+VERDICTS = {
+    "promoted": ("good", "✓", "Promoted"), "forced": ("bad", "!", "Promoted by force"),
+    "refused": ("bad", "✗", "Refused"), None: ("open", "…", "Not decided"),
+}  # fmt: skip
+COMPARED = (  # key, name, how to write a figure, how to write a difference
+    ("token_error", "{} error", lambda v: percent(v, 2), points),
+    ("f1", "F1 of entities", lambda v: percent(v, 2), points),
+    ("active", "Active weights", number, signed),
+    ("iterations", "Iterations", number, signed),
+)
+UNDECIDED = "The model has not been compared with the champion yet: `espalier promote` does that."
+
+
+def outcome(decision: dict[str, Any]) -> str | None:
+    if not decision:
+        return None
+    return ("forced" if decision.get("forced") else "promoted") if decision["promoted"] else "refused"
+
+
+def glance(run: Run, m: Metrics, found: dict[str, Any], scores: list[Score], error: Rate, nouns: Nouns) -> Html:
+    """`found` has the profile and the clusters."""
+    parts = [verdict(run.decision), figures(run, m, nouns), tag("h3", "What changed"), changes(run, m, nouns)]
+    worries = list(looks(run, m, found, scores, error, nouns))
+    listed = tag("ul", *(tag("li", *words) for words in worries), class_="looks")
+    calm = message("Nothing stands out.")
+    return join([*parts, tag("h3", "What needs a look"), listed if worries else calm])
+
+
+def verdict(decision: dict[str, Any]) -> Html:
+    """The decision in a box: a sign and a word, so that no one has to tell colours apart."""
+    style, sign, word = VERDICTS[outcome(decision)]
+    why = f"{capital(decision['reason'])}." if decision else UNDECIDED
+    head = tag("strong", tag("span", sign, aria_hidden="true", class_="sign"), word)
+    return tag("div", head, tag("p", why), class_=f"verdict {style}")
+
+
+def badge(decision: dict[str, Any], m: Metrics, nouns: Nouns) -> Html:
+    """The decision and the error in one line, for the head of the page."""
+    style, sign, word = VERDICTS[outcome(decision)]
+    told = f"{word}: {nouns.label} error {percent(decision.get('challenger_error', m.get('token_error')), 2)}"
+    if decision.get("champion_error") is not None:
+        told += f", champion {percent(decision['champion_error'], 2)}"
+    return tag("a", tag("span", f"{sign} ", aria_hidden="true"), told, href="#glance", class_=f"badge {style}")
+
+
+def figures(run: Run, m: Metrics, nouns: Nouns) -> Html:
+    d = run.decision
+    name = f"{capital(nouns.label)} error"
+    shown = [card(name, percent(d.get("challenger_error", m.get("token_error")), 2), "of this model, on the test data")]
+    if d.get("champion_error") is not None:
+        between = f"between {points(d['low'])} and {points(d['high'])} in resamples of the test data"
+        shown.append(card("Champion", percent(d["champion_error"], 2), "the model it was compared with"))
+        shown.append(card("Difference", points(d["difference"]), between))
+    if m.get("f1") is not None:
+        shown.append(card("F1 of entities", percent(m["f1"], 2)))
+    return cards(shown)
+
+
+# What changed ---------------------------------------------------------------------------------------
+
+
+def changes(run: Run, m: Metrics, nouns: Nouns) -> Html:
+    """Against the last retraining before this one."""
+    if not run.before:
+        return message("There is no earlier retraining on record to compare this one with.")
+    active = sum(m.get(f"active_{name}") or 0 for name in ("unigram", "start", "bigram"))
+    now = {name: m.get(name) for name in ("token_error", "f1", "iterations")} | {"active": active}
+    rows = [
+        (name.format(capital(nouns.label)), write(run.before[key]), write(now[key]), differ(now[key] - run.before[key]))
+        for key, name, write, differ in COMPARED
+        if now[key] is not None and run.before.get(key) is not None
+    ]
+    shown = table("Against the retraining before", ("", "Before", "Now", "Difference"), rows, (1, 2, 3), "changes")
+    words = [tag("li", *told) for told in changed_inputs(run)]
+    return join([shown, tag("ul", *words, class_="looks") if words else ""])
+
+
+def changed_inputs(run: Run) -> Iterator[tuple[Any, ...]]:
+    """Data and parameters that are not those of the retraining before."""
+    old, new = run.before.get("data_version"), run.data_version
+    if old and new and old != new:
+        yield "New data: version ", code(short(old)), " became ", code(short(new)), "."
+    elif old and new:
+        yield ("The data are the same as before.",)
+    for name, (was, became) in run.changed.items():
+        yield code(name), ": ", plain(without_folders(was)), " became ", plain(without_folders(became)), "."
+    if run.model and run.before.get("model_sha256") == run.model:
+        yield ("The model is the same, byte for byte.",)
+
+
+# What needs a look ----------------------------------------------------------------------------------
+
+
+def link(text: str, key: str) -> Html:
+    return tag("a", text, href=f"#{key}")
+
+
+def looks(
+    run: Run, m: Metrics, found: dict[str, Any], scores: list[Score], error: Rate, nouns: Nouns
+) -> Iterator[tuple[Any, ...]]:
+    """What an engineer on call would want to know, the gravest first; each with where to read on."""
+    d, drift = run.decision, found.get("clusters") or {}
+    if d.get("forced"):
+        yield "The promotion was forced: see why it had been refused above.",
+    for text in d.get("warnings") or ():
+        yield f"{capital(str(text))}.",
+    lost = [row["label"] for row in d.get("labels") or () if isinstance(row, dict) and row.get("regressed")]
+    if lost:
+        yield "Worse than the champion on ", *named(lost), ": ", link("confusions", "confusions"), "."
+    if m.get("stop_reason") in ("max_iterations", "stopped"):
+        why = "at the limit of iterations" if m["stop_reason"] == "max_iterations" else "because it was asked to"
+        yield f"Training stopped {why}, before it was done: ", link("learning curve", "learning"), "."
+    if drift.get("drifted"):
+        yield "The unlabelled data have drifted from the labelled ones: ", link("drift", "drift"), "."
+    if unknown := m.get("sequences_with_unknown_labels"):
+        yield f"{capital(count(unknown, nouns.sequence))} of the test data with labels that training never saw.",
+    kinds = m.get("chunks") or {}
+    poor = [name for name, c in kinds.items() if c["gold"] >= SUPPORT and c["f1"] < POOR] if kinds else [
+        s.label for s in scores if s.support >= SUPPORT and s.f1 < POOR]  # fmt: skip
+    if poor:
+        what = "kind of entity" if kinds else nouns.label
+        what = what if len(poor) == 1 else "kinds of entities" if kinds else plural(what)
+        place = link("entities", "chunks") if kinds else link("confusions", "confusions")
+        yield f"F1 below {percent(POOR, 0)} for {len(poor)} {what}: ", *named(poor), ", ", place, "."
+    if error.low is not None and error.low > SURE:
+        off = f"Stated confidences are off by {percent(error.value)} on average: "
+        yield off, link("calibration", "calibration"), "."
+    findings = (found.get("profile") or {}).get("findings") or {}
+    for key, text in (("conflicts", "the same input has different labels"),
+                      ("illegal_transitions", "labels follow each other against their scheme"),
+                      ("strange_characters", "tokens hold control or replacement characters")):  # fmt: skip
+        if amount := (findings.get(key) or {}).get("count"):
+            yield f"In the data {text}, {'once' if amount == 1 else count(amount, 'time')}: ", link("data", "data"), "."
+
+
+def named(labels: list[str]) -> Iterator[Any]:
+    """The first few as code, the rest as a number."""
+    yield join(map(code, labels[:NAMED]), ", ")
+    if len(labels) > NAMED:
+        yield f" and {number(len(labels) - NAMED)} more"
