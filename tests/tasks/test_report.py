@@ -647,7 +647,7 @@ def test_main_computes_calibration_from_the_predictions(tmp_path):
     params.evaluate.bins = 10
     report.main(tmp_path, params, Progress())
     doc = Document((tmp_path / store.REPORT).read_text(encoding="utf-8"))
-    assert "90%–100%91.0%85.7%49–977" in doc.section("calibration")
+    assert "90%–100%91.0%85.7%43–987" in doc.section("calibration")
 
 
 def test_main_with_empty_test_data_writes_a_page(tmp_path):
