@@ -34,6 +34,8 @@ class Monitor:
     on_iteration: Callable[[dict, np.ndarray], bool | None] | None = None
     history: list[dict] = field(default_factory=list)
     keeper: Keeper | None = None
+    extra: dict = field(default_factory=dict)  # kept with every state
+    _found: State | None = None
 
     def check(self, record: dict, theta: np.ndarray) -> str | None:
         """Take the record of one iteration (0 = before the first); it must have objective and gradient_norm."""
@@ -48,7 +50,7 @@ class Monitor:
 
     def earlier(self, size: int) -> State | None:
         """The state that an interrupted run has left, with the history up to it."""
-        state = self.keeper.earlier() if self.keeper else None
+        state, self._found = self._found or (self.keeper.earlier() if self.keeper else None), None
         if state is None:
             return None
         if len(state.theta) != size:
@@ -56,10 +58,16 @@ class Monitor:
         self.history[:] = state.history
         return state
 
+    def peek(self, size: int) -> State | None:
+        """The same, for a solver that hands over to another one, which will ask again."""
+        self._found = self.earlier(size)
+        return self._found
+
     def keep(self, state: State) -> None:
         """Offer the state after an iteration to the keeper."""
         if self.keeper:
             state.history = list(self.history)
+            state.extra = self.extra | state.extra
             self.keeper.offer(state)
 
     def _reason(self, record: dict, asked: bool) -> str | None:

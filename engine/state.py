@@ -8,7 +8,10 @@ import numpy as np
 
 @dataclass
 class State:
-    """Of a limited-memory solver. Nothing in it is changed later, so that it may be written at any time."""
+    """Nothing in it is changed later, so that it may be written at any time.
+
+    What only one solver needs is in `vectors` and in `extra`, whose values JSON can hold.
+    """
 
     theta: np.ndarray
     loss: float
@@ -18,6 +21,8 @@ class State:
     reason: str | None  # why it stopped, None while it goes on
     pairs: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # s, y; the oldest first
     history: list[dict] = field(default_factory=list)
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
 
 class Keeper(Protocol):

@@ -63,8 +63,9 @@ class Checkpoint:
             with self.path.open("rb") as file, np.load(file, allow_pickle=False) as found:
                 meta = json.loads(found["meta"].tobytes())
                 pairs = [(found[f"s{i}"], found[f"y{i}"]) for i in range(meta["pairs"])]
+                vectors = {name: found[f"v-{name}"] for name in meta["vectors"]}
                 state = State(found["theta"], meta["loss"], found["gradient"], meta["iteration"], meta["evaluations"],
-                              meta["reason"], pairs, meta["history"])  # fmt: skip
+                              meta["reason"], pairs, meta["history"], vectors, meta["extra"])  # fmt: skip
                 times = meta["times"]
         except FileNotFoundError:
             return None
@@ -116,12 +117,13 @@ class Checkpoint:
 
 def _arrays(state: State, times: list[float]) -> dict[str, np.ndarray]:
     meta = {"loss": state.loss, "iteration": state.iteration, "evaluations": state.evaluations,
-            "reason": state.reason, "pairs": len(state.pairs), "history": state.history, "times": times}  # fmt: skip
+            "reason": state.reason, "pairs": len(state.pairs), "history": state.history, "times": times,
+            "vectors": list(state.vectors), "extra": state.extra}  # fmt: skip
     arrays = {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8), "theta": state.theta,
               "gradient": state.gradient}  # fmt: skip
     for i, (s, y) in enumerate(state.pairs):
         arrays |= {f"s{i}": s, f"y{i}": y}
-    return arrays
+    return arrays | {f"v-{name}": vector for name, vector in state.vectors.items()}
 
 
 def _line(error: Exception) -> str:

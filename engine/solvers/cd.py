@@ -16,7 +16,8 @@ from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.sequence import fill_scores, log_alphas, log_betas, log_pair, log_sum_exp, make_room
-from engine.solvers.record import record
+from engine.solvers.record import first_state, record
+from engine.state import State
 
 LARGEST = 2.0**30  # of the factor on the second derivative
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something
@@ -48,10 +49,10 @@ class Coordinates:
 
 def cd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, revisit_zeros: bool = True) -> Result:
     coordinates = Coordinates(objective)
-    factor, visit = np.ones(objective.size), np.ones(objective.size, bool)
-    loss, gradient = objective.value_and_gradient(theta)
-    iteration = 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
+    state = first_state(objective, penalty, theta, monitor)
+    theta, loss, iteration, reason = np.array(state.theta), state.loss, state.iteration, state.reason
+    factor = np.array(state.vectors.get("factor", np.ones(objective.size)))
+    visit = np.array(state.vectors.get("visit", np.ones(objective.size, bool)))
     while reason is None:
         moved = _sweep(theta, *coordinates.arguments(), coordinates.slots, objective.observed, float(penalty.rho1),
                        float(penalty.rho2), factor, visit)  # fmt: skip
@@ -62,6 +63,9 @@ def cd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, r
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, iteration + 1), theta)
         if reason is None and not moved:
             reason = "line_search"
+        if monitor.keeper:
+            kept = {"factor": factor.copy(), "visit": visit.copy()}
+            monitor.keep(State(theta.copy(), loss, gradient, iteration, iteration + 1, reason, vectors=kept))
     return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
 
 

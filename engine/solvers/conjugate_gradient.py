@@ -15,8 +15,9 @@ import numpy as np
 
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
-from engine.solvers.record import record
+from engine.solvers.record import first_state, record
 from engine.solvers.wolfe import wolfe
+from engine.state import State
 from engine.vectors import add_scaled, dot
 
 CURVATURE = 0.1  # of the strong Wolfe condition; the usual choice for conjugate directions
@@ -41,11 +42,12 @@ def _polak_ribiere(new: np.ndarray, old: np.ndarray) -> float:
 
 
 def _descend(objective, penalty: ElasticNet, theta, monitor: Monitor, conjugacy: Callable) -> Result:
-    loss, gradient = objective.value_and_gradient(theta)
-    evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
+    state = first_state(objective, penalty, theta, monitor)
+    theta, loss, gradient, reason = state.theta, state.loss, state.gradient, state.reason
+    iteration, evaluations = state.iteration, state.evaluations
     steepest = -penalty.smooth_gradient(theta, gradient)
-    direction, step = steepest, _first_step(steepest)
+    direction = state.vectors.get("direction", steepest)
+    step = state.extra["step"] if state.extra else _first_step(steepest)
     while reason is None:
         found, used = wolfe(objective, penalty, theta, loss, -steepest, direction, step, CURVATURE, strong=True)
         evaluations += used
@@ -61,6 +63,8 @@ def _descend(objective, penalty: ElasticNet, theta, monitor: Monitor, conjugacy:
         direction, step = _turn(steepest, conjugacy(steepest, old), direction, gain)
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
+        turned = {} if direction is steepest else {"direction": direction}
+        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, vectors=turned, extra={"step": step}))
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

@@ -17,9 +17,12 @@ EPOCHS = 1
 
 
 def hybrid(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, seed: int = 0) -> Result:
-    spent = 0
-    if len(objective.dataset.weights) and not theta.any():
+    earlier, spent = monitor.peek(len(theta)), 0
+    if earlier is not None:
+        spent = earlier.extra["start"]
+    elif len(objective.dataset.weights) and not theta.any():
         theta, spent = start(objective, penalty, theta, EPOCHS, seed)
+    monitor.extra["start"] = spent
     result = (pqn if penalty.rho1 else lbfgs)(objective, penalty, theta, monitor)
     result.evaluations += spent
     return result

@@ -25,6 +25,7 @@ from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.sequence import Room, add_expected, expect, fill_scores, make_room
 from engine.solvers.record import record
+from engine.state import State
 from engine.vectors import add_scaled, dot
 
 CLASSES = 64  # distinct T(x) at most, each costs one vector of weights; more are rounded up to the next kept one
@@ -38,9 +39,13 @@ def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
     totals, members = _classes(_largest_counts(objective))
     rooms = [make_room(objective.dataset, objective.layout, objective.sets) for _ in members]
     expected = np.empty((len(totals), objective.size))
+    earlier = monitor.earlier(len(theta))
+    theta = theta if earlier is None else earlier.theta
     loss, gradient = _value_and_gradient(objective, members, rooms, theta, expected)
-    iteration = 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
+    if earlier is None:
+        iteration, reason = 0, monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
+    else:
+        iteration, reason = earlier.iteration, earlier.reason
     while reason is None:
         before, theta = theta, _updated(totals, expected, objective.observed, penalty, theta)
         loss, gradient = _value_and_gradient(objective, members, rooms, theta, expected)
@@ -48,6 +53,7 @@ def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, iteration + 1), theta)
         if reason is None and np.array_equal(before, theta):
             reason = "line_search"
+        monitor.keep(State(theta, loss, gradient, iteration, iteration + 1, reason))
     return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
 
 

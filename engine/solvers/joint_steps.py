@@ -44,6 +44,15 @@ class JointSteps:
                 break
         return loss, gradient, used
 
+    def kept(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The pairs, the oldest first; nothing of them is changed later."""
+        return [(s, y) for s, y, _ in self.pairs]
+
+    def recall(self, pairs: list[tuple[np.ndarray, np.ndarray]], theta: np.ndarray, gradient: np.ndarray) -> None:
+        """Take over pairs that were kept before, and the point where the run had come to."""
+        self.pairs = [(s, y, 1.0 / dot(s, y)) for s, y in pairs]
+        self.last = theta.copy(), self.penalty.smooth_gradient(theta, gradient)
+
     def _learn(self, theta: np.ndarray, gradient: np.ndarray) -> None:
         """Remember the difference to the point before, where it shows curvature."""
         smooth = self.penalty.smooth_gradient(theta, gradient)

@@ -21,7 +21,8 @@ from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.sequence import Room, add_expected, expect, make_room
-from engine.solvers.record import record
+from engine.solvers.record import first_state, record
+from engine.state import State
 
 SAMPLE, FEW = 1000, 300  # sequences on which the step is tuned; where only a start is wanted
 FIRST_STEP = 0.125  # tried first, over the mean weight of a sequence
@@ -35,10 +36,15 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
         raise EspalierError("sgd has no sequence to learn from: expected at least one")
     check_labels(objective.dataset.labels, objective.layout)
     rng, room = np.random.default_rng(seed), make_room(objective.dataset, objective.layout, objective.sets)
-    loss, gradient = objective.value_and_gradient(theta)
-    iteration, evaluations, step, paid = 0, 1, 0.0, np.zeros(objective.size)
-    best, best_objective, could_pay = theta.copy(), loss + penalty.value(theta), 0.0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
+    state = first_state(objective, penalty, theta, monitor)
+    theta, loss, reason, iteration, evaluations = (
+        np.array(state.theta), state.loss, state.reason, state.iteration, state.evaluations
+    )  # fmt: skip
+    step, paid, could_pay = 0.0, np.zeros(objective.size), 0.0
+    best, best_objective = theta.copy(), loss + penalty.value(theta)
+    if state.extra:
+        paid[:], best, best_objective = state.vectors["paid"], state.vectors["best"], state.extra["best"]
+        step, could_pay, rng.bit_generator.state = (state.extra[name] for name in ("step", "could_pay", "random"))
     while reason is None:
         if iteration == 0:
             step, evaluations = _tune(objective, penalty, theta, rng, room)
@@ -49,6 +55,10 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
         if loss + penalty.value(theta) < best_objective:
             best, best_objective = theta.copy(), loss + penalty.value(theta)
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
+        if monitor.keeper:
+            extra = {"best": best_objective, "step": step, "could_pay": could_pay, "random": rng.bit_generator.state}
+            kept = {"paid": paid.copy(), "best": best}
+            monitor.keep(State(theta.copy(), loss, gradient, iteration, evaluations, reason, vectors=kept, extra=extra))
     return Result(best, best_objective, reason, iteration, evaluations, monitor.history)
 
 
@@ -68,9 +78,7 @@ def start(objective, penalty: ElasticNet, theta: np.ndarray, epochs: int, seed: 
     return (moved if after < before else theta), spent + epochs + 2
 
 
-def _tune(
-    objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room, size: int = SAMPLE
-) -> tuple[float, int]:
+def _tune(objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room, size: int = SAMPLE) -> tuple[float, int]:
     """The best first step, by the objective on a sample after one pass over it, and the evaluations spent."""
     data = objective.dataset
     order = rng.permutation(len(data.weights))[:size]
