@@ -84,10 +84,7 @@ class Blocks:
         return loss, first, second
 
     def slots(self, x: int) -> np.ndarray:
-        """The slots of block x: unigram, start, bigram."""
-        layout = self.layout
-        runs = (layout.unigram_ptr, layout.start_ptr, layout.bigram_ptr)
-        return np.concatenate([np.arange(ptr[x], ptr[x + 1]) for ptr in runs])
+        return slots_of(self.layout, x)
 
     def sequences(self, x: int) -> np.ndarray:
         """The sequences with a weight that contain x."""
@@ -138,6 +135,12 @@ class Blocks:
         self.renew(
             index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]], index.sets[index.sets_ptr[x] : index.sets_ptr[x + 1]]
         )
+
+
+def slots_of(layout: Layout, x: int) -> np.ndarray:
+    """The slots of block x: unigram, start, bigram."""
+    runs = (layout.unigram_ptr, layout.start_ptr, layout.bigram_ptr)
+    return np.concatenate([np.arange(ptr[x], ptr[x + 1]) for ptr in runs])
 
 
 def _index(data: Dataset, layout: Layout, sets: PairSets) -> Index:

@@ -20,7 +20,7 @@ from engine.posteriors import balanced
 
 @dataclass(frozen=True)
 class Runs:
-    """Where a short vector lies in a long one: short[ptr[r]:ptr[r + 1]] belongs to long[begin[r]:...]."""
+    """Where a short vector lies in a long one: short[ptr[r]:ptr[r + 1]] is from long[begin[r]] on; begins ascend."""
 
     begin: np.ndarray  # int64 [R]
     ptr: np.ndarray  # int64 [R + 1]
@@ -30,15 +30,25 @@ class Runs:
         """The length of the short vector."""
         return int(self.ptr[-1])
 
-    def take(self, long: np.ndarray) -> np.ndarray:
-        """The short vector."""
-        short = np.empty(self.size)
+    def take(self, long: np.ndarray, short: np.ndarray | None = None) -> np.ndarray:
+        """The short vector, written into `short` where that is given."""
+        short = np.empty(self.size, long.dtype) if short is None else short
         threads.run(lambda piece: _take(long, self.begin, self.ptr, *piece, short), self._pieces)
         return short
 
     def add(self, short: np.ndarray, long: np.ndarray) -> None:
         """Add the short vector to the long one, in place."""
         threads.run(lambda piece: _add(short, self.begin, self.ptr, *piece, long), self._pieces)
+
+    def add_within(self, short: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        """Add what lies in long[lo:hi] to `out`, which is that stretch; by the calling thread alone."""
+        first = max(0, int(np.searchsorted(self.begin, lo, side="right")) - 1)
+        _add_within(short, self.begin, self.ptr, first, lo, hi, out)
+
+    def places(self, indices: np.ndarray) -> np.ndarray:
+        """Where elements of the short vector lie in the long one."""
+        run = np.searchsorted(self.ptr, indices, side="right") - 1
+        return self.begin[run] + indices - self.ptr[run]
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int]]:
@@ -59,6 +69,17 @@ def _add(short, begin, ptr, lo, hi, long):
         at = begin[r] - ptr[r]
         for i in range(ptr[r], ptr[r + 1]):
             long[at + i] += short[i]
+
+
+@kernel
+def _add_within(short, begin, ptr, first, lo, hi, out):
+    """Runs ascend, so those within lo..hi - 1 follow each other from `first` on."""
+    for r in range(first, len(begin)):
+        if begin[r] >= hi:
+            break
+        at, end = ptr[r] - begin[r], min(begin[r] + ptr[r + 1] - ptr[r], hi)
+        for i in range(max(begin[r], lo), end):
+            out[i - lo] += short[at + i]
 
 
 def everything(size: int) -> Runs:

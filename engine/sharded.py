@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from engine import threads
 from engine.chain_objective import ChainObjective, active_weights
 from engine.curvature import curvatures
 from engine.data import UNKNOWN, Dataset
@@ -22,7 +23,7 @@ from engine.layout import Layout
 from engine.posteriors import balanced
 from engine.restriction import Runs, everything, present, renumber, restrict
 from engine.room import Room
-from engine.vectors import add_scaled
+from engine.vectors import add_scaled, chunks
 
 BLOCK_TOKENS = 500_000  # about as many positions are a block; up to half as many again are still one
 
@@ -119,6 +120,15 @@ class Sum(NamedTuple):
     vector: np.ndarray | None
 
 
+class Block(NamedTuple):
+    """One block of a part: its objective, over the observations that occur in it."""
+
+    objective: ChainObjective | None  # None when no label is known: its loss is 0 at any theta
+    observations: np.ndarray  # int64, which they are in the layout of all data
+    near: Runs  # where its weights lie in those of the part
+    far: Runs  # and in those of all data
+
+
 class Part:
     """Blocks [first, first + K) of `n_blocks`, held in this process.
 
@@ -134,11 +144,15 @@ class Part:
         if n_blocks == 1:
             (block,) = blocks
             self.size, self.runs = layout.size, everything(layout.size)
-            self.blocks = [(ChainObjective(block, layout, sparse, self.room), None)]
+            whole = ChainObjective(block, layout, sparse, self.room)
+            self.blocks = [Block(whole, np.arange(layout.n_observations), self.runs, self.runs)]
         else:
             self._hold(blocks, layout, sparse)
         self.nodes = cover(first, first + len(self.blocks), n_blocks)
-        self._spares = Spares(self.size)
+        self._spares, self._theta = (
+            Spares(self.size),
+            np.empty(max((block.far.size for block in self.blocks), default=0)),
+        )
 
     def _hold(self, blocks: Iterable[Dataset], layout: Layout, sparse: str) -> None:
         held = []
@@ -152,36 +166,48 @@ class Part:
         self.blocks = []
         while held:
             block, seen = held.pop(0)
-            own, runs = restrict(mine, np.searchsorted(together, seen))
-            silent = len(block.labels) > 0 and bool(np.all(block.labels == UNKNOWN))  # its loss is 0 at any theta
-            self.blocks.append((None if silent else ChainObjective(block, own, sparse, self.room), runs))
+            near = restrict(mine, np.searchsorted(together, seen))[1]
+            own, far = restrict(layout, seen)
+            silent = len(block.labels) > 0 and bool(np.all(block.labels == UNKNOWN))
+            objective = None if silent else ChainObjective(block, own, sparse, self.room)
+            self.blocks.append(Block(objective, seen, near, far))
 
-    def sums(self, what: str, theta: np.ndarray | None = None) -> Iterator[Sum]:
-        """Its nodes, from left to right; `theta` is its own. What: value, gradient (with the value) or observed."""
+    def sums(
+        self, what: str, theta: np.ndarray | None = None, rows: Sequence[np.ndarray] | None = None
+    ) -> Iterator[Sum]:
+        """Its nodes, from left to right; one call at a time. What: value, gradient (with the value) or observed.
+
+        `theta` is its own or, which is told by the length, that of all data. The vectors are written
+        into `rows` where these are given.
+        """
 
         def add(node: Node, into: np.ndarray | None) -> float | None:
             return None if node[0] else self._leaf(node[1] - self.first, what, theta, into)
 
-        for node in self.nodes:
-            into = None if what == "value" else np.zeros(self.size)
+        for i, node in enumerate(self.nodes):
+            into = None if what == "value" else np.zeros(self.size) if rows is None else rows[i]
+            if into is not None and rows is not None:
+                into[:] = 0.0
             spare = nothing if into is None else self._spares
             yield Sum(node, tree_sum(node, self.n_blocks, add, into, spare), into)
 
     def _leaf(self, at: int, what: str, theta: np.ndarray | None, into: np.ndarray | None) -> float:
-        objective, runs = self.blocks[at]
+        objective, _, near, far = self.blocks[at]
         if objective is None:
             return 0.0
         if what == "observed":
             value, vector = 0.0, objective.observed
         else:
-            own = theta if runs is None else runs.take(theta)
+            own = theta
+            if self.n_blocks > 1:
+                own = (near if len(theta) == self.size else far).take(theta, self._theta[: far.size])
             if what == "value":
                 return objective.value(own)
             value, vector = objective.value_and_gradient(own)
-        if runs is None:
-            into[:] = vector
+        if self.n_blocks == 1:
+            into[:] = vector  # as it is, to the sign of a zero
         else:
-            runs.add(vector, into)
+            near.add(vector, into)
         return value
 
 
@@ -197,18 +223,46 @@ class Pool(Protocol):
     def sums(self, what: str, theta: np.ndarray | None = None) -> Iterable[tuple[int, Sum]]:
         """(part, sum) of every node of every part, in any order; what as in `Part.sums`."""
 
+    def on_blocks(self, parts: Sequence[int], what: str, arguments: Callable[[int], tuple], theta: np.ndarray) -> list:
+        """[what(*arguments(k)) of the `PartBlocks` of part k, for k in parts].
+
+        The parts follow theta by what they are told; one that is new, or was lost, is brought up to `theta` first.
+        """
+
+    def forget_blocks(self) -> None:
+        """Theta has changed without their being told."""
+
 
 class InProcess:
     """Parts in this process, one after the other; each uses all threads."""
 
     def __init__(self, parts: Sequence[Part]):
         self.parts, self.n_blocks, self.runs = parts, parts[0].n_blocks, [part.runs for part in parts]
+        self._opened: list = []
+        self._at_theta: list[bool] = []
 
     def sums(self, what: str, theta: np.ndarray | None = None) -> Iterator[tuple[int, Sum]]:
         for k, part in enumerate(self.parts):
-            own = None if theta is None else part.runs.take(theta)
-            for found in part.sums(what, own):
+            for found in part.sums(what, theta):
                 yield k, found
+
+    def on_blocks(self, parts: Sequence[int], what: str, arguments: Callable[[int], tuple], theta: np.ndarray) -> list:
+        """As `Pool.on_blocks`; nothing is ever lost here."""
+        from engine.sharded_blocks import PartBlocks  # few solvers need it
+
+        if not self._opened:
+            self._opened = [PartBlocks(part) for part in self.parts]
+            self.forget_blocks()
+        answers = []
+        for k in parts:
+            if not self._at_theta[k]:
+                self._opened[k].assign(self.runs[k].take(theta))
+                self._at_theta[k] = True
+            answers.append(getattr(self._opened[k], what)(*arguments(k)))
+        return answers
+
+    def forget_blocks(self) -> None:
+        self._at_theta = [False] * len(self.parts)
 
 
 class ShardedObjective:
@@ -216,7 +270,6 @@ class ShardedObjective:
 
     def __init__(self, pool: Pool, layout: Layout):
         self.pool, self.layout, self.size = pool, layout, layout.size
-        self._spares = Spares(self.size)
         self.observed = self._reduce("observed")[1]
 
     def value(self, theta: np.ndarray) -> float:
@@ -235,25 +288,46 @@ class ShardedObjective:
         """Number of weights of each family that are not zero."""
         return active_weights(self.layout, theta)
 
+    def sweeps(self, theta: np.ndarray):
+        """The blocks of blockwise descent at theta, wherever their sequences lie; see `engine.sharded_blocks`."""
+        from engine.sharded_blocks import Sweeps
+
+        return Sweeps(self.pool, self.layout, self.observed, theta)
+
     def _reduce(self, what: str, theta: np.ndarray | None = None) -> tuple[float, np.ndarray | None]:
-        """What the parts have summed, summed by the rest of the tree."""
+        """What the parts have summed, summed by the rest of the tree.
+
+        Vectors are summed stretch by stretch, each in the cache, so that every number is read or written once.
+        """
+        n_blocks, runs = self.pool.n_blocks, self.pool.runs
         found = {one.node: (part, one) for part, one in self.pool.sums(what, theta)}
 
-        def add(node: Node, into: np.ndarray | None) -> float | None:
-            if node not in found:
-                return None
-            part, (_, value, vector) = found[node]
-            if into is not None:
-                self.pool.runs[part].add(vector, into)
-            return value
+        def known(node: Node, into: None) -> float | None:
+            return found[node][1].value if node in found else None
 
-        if self.pool.n_blocks == 1:
-            _, (_, value, vector) = found[0, 0]
+        value = tree_sum(root_of(n_blocks), n_blocks, known, None, nothing)
+        if what == "value":
+            return value, None
+        if n_blocks == 1:
             # As it is, to the sign of a zero; a copy, because a pool may write over what it gave.
-            return value, None if vector is None else np.array(vector)
-        total = None if what == "value" else np.zeros(self.size)
-        spare = nothing if total is None else self._spares
-        return tree_sum(root_of(self.pool.n_blocks), self.pool.n_blocks, add, total, spare), total
+            return value, np.array(found[0, 0][1].vector)
+        total = np.empty(self.size)
+
+        def stretch(piece: tuple[int, int]) -> None:
+            lo, hi = piece
+
+            def add(node: Node, into: np.ndarray) -> float | None:
+                if node not in found:
+                    return None
+                part, one = found[node]
+                runs[part].add_within(one.vector, lo, hi, into)
+                return one.value
+
+            total[lo:hi] = 0.0
+            tree_sum(root_of(n_blocks), n_blocks, add, total[lo:hi], Spares(hi - lo))
+
+        threads.run(stretch, chunks(self.size))
+        return value, total
 
 
 def in_process(

@@ -24,7 +24,7 @@ class Solver:
 
     `where` is module:function, or the one name of both. `exact` ones reach the optimum to any
     tolerance; the others come near it. `needs_blocks` ones ask for a chain objective, whose
-    sequences and index they read. `resumes` ones can go on from a state that was kept.
+    sequences and index they read; of these, `sweeps` ones can also use a sharded objective.
     """
 
     where: str
@@ -33,7 +33,7 @@ class Solver:
     help: str
     needs_blocks: bool = False
     exact: bool = True
-    resumes: bool = False
+    sweeps: bool = False
 
     @property
     def run(self) -> Callable:
@@ -49,13 +49,13 @@ class Solver:
 
 
 SOLVERS = {
-    "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only", resumes=True),
-    "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton", resumes=True),
-    "pqn": Solver(
-        "pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term", resumes=True
-    ),
+    "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only"),
+    "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton"),
+    "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
     "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term", True),
-    "sbcd": Solver("sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True),
+    "sbcd": Solver(
+        "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True, sweeps=True
+    ),
     "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
     "cg-fr": Solver(
         "conjugate_gradient:cg_fr", False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"
@@ -82,8 +82,8 @@ def minimise(
 ) -> Result:
     """Minimise objective + penalty from theta0 (zero by default). See `Monitor` for when it stops.
 
-    `keeper` hears the state after each iteration and may hand out an earlier one to go on from; a solver that
-    cannot resume starts anew. `options` are the solver's own: `seed` of sgd, `revisit_zeros` of cd.
+    `keeper` hears the state after each iteration and may hand out an earlier one to go on from. `options` are the
+    solver's own: `seed` of sgd, `revisit_zeros` of cd.
     """
     if solver not in SOLVERS:
         raise EspalierError(f"solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}")
@@ -96,14 +96,15 @@ def minimise(
         if name not in SOLVERS[solver].options:
             known = ", ".join(SOLVERS[solver].options) or "none"
             raise EspalierError(f"{solver} has no option {name!r}: it has {known}")
-    if SOLVERS[solver].needs_blocks and not hasattr(objective, "positions"):
+    sharded = SOLVERS[solver].sweeps and hasattr(objective, "sweeps")
+    if SOLVERS[solver].needs_blocks and not hasattr(objective, "positions") and not sharded:
         raise EspalierError(
             f"{solver} needs the sequences of a chain objective, {type(objective).__name__} has none: "
             "choose a gradient solver such as lbfgs or owlqn"
         )
     _check_terms(solver, objective)
     theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
-    monitor.keeper = keeper if SOLVERS[solver].resumes else None
+    monitor.keeper = keeper
     return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
 
 

@@ -19,10 +19,12 @@ from engine.block_kernels import evaluate_hot, heat_piece, hessian_piece, make_h
 from engine.blocks import Blocks
 from engine.errors import EspalierError
 from engine.jit import kernel
+from engine.layout import Layout
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.solvers.joint_steps import JointSteps
-from engine.solvers.record import record
+from engine.solvers.record import first_state, record
+from engine.state import State
 
 SMALLEST, LARGEST = 0.05, 2.0**30  # bounds of the factor on the second derivative
 FIRST_FACTOR = 2.0
@@ -44,11 +46,14 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *,
     if hessian not in HESSIANS:
         raise EspalierError(f"hessian is {hessian!r}: expected one of {', '.join(HESSIANS)}")
     full = HESSIANS[hessian]
-    blocks, joint = _blocks(objective, theta), JointSteps(objective, penalty)
+    state, joint = first_state(objective, penalty, theta, monitor), JointSteps(objective, penalty)
+    theta, loss, gradient, reason = state.theta, state.loss, state.gradient, state.reason
+    evaluations, iteration = state.evaluations, state.iteration
+    blocks = _blocks(objective, theta)
     factor, curvature = np.full(blocks.count, FIRST_FACTOR), np.zeros(len(theta))
-    loss, gradient = objective.value_and_gradient(theta)
-    evaluations, iteration = 1, 0
-    reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
+    if state.vectors:
+        factor[:], curvature[:] = state.vectors["factor"], state.vectors["curvature"]
+        joint.recall(state.pairs, theta, gradient)
     while reason is None:
         before = loss + penalty.value(theta)
         live = (theta != 0.0) | (penalty.pseudo_gradient(theta, gradient) != 0.0)
@@ -63,24 +68,50 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *,
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
         if reason is None and not moved:
             reason = "line_search"
+        kept = {"factor": factor.copy(), "curvature": curvature.copy()} if monitor.keeper else {}
+        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, joint.kept(), vectors=kept))
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 
 def _blocks(objective, theta: np.ndarray) -> Blocks:
-    """The blocks at theta: the objective's own, or new ones."""
+    """The blocks at theta: the objective's own, or new ones; where the data lie in parts, those of all parts."""
+    if hasattr(objective, "sweeps"):
+        return objective.sweeps(theta.copy())
     if not hasattr(objective, "blocks"):
         return Blocks(objective, theta.copy())
     objective.blocks.assign(theta)
     return objective.blocks
 
 
-def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature, full: int) -> bool:
-    """Visit the blocks that hold a live weight, the frequent ones first; True when one moved."""
+def with_live_weights(layout: Layout, live: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+    """The observations of which a weight is live, the frequent ones first."""
     total = np.concatenate([[0], np.cumsum(live)])
-    layout, index = blocks.layout, blocks.index
     runs = (layout.unigram_ptr, layout.start_ptr, layout.bigram_ptr)
     chosen = np.flatnonzero(sum(total[ptr[1:]] - total[ptr[:-1]] for ptr in runs))
-    chosen = chosen[np.argsort(index.ptr[chosen] - index.ptr[chosen + 1], kind="stable")]
+    return chosen[np.argsort(-occurrences[chosen], kind="stable")]
+
+
+def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature, full: int) -> bool:
+    """Visit the blocks that hold a live weight, the frequent ones first; True when one moved.
+
+    Where the data lie in parts, blocks that occur in several of their pieces come first. A block that occurs in one
+    only is the business of that one, and those of different ones, which share no sequence, move at the same time.
+    """
+    if not hasattr(blocks, "shared"):
+        return sweep_here(blocks, live, penalty, factor, curvature, full)
+    moved = False
+    for x in with_live_weights(blocks.layout, live, blocks.occurrences):
+        if blocks.shared[x]:
+            moved |= _visit_large(blocks, x, live, penalty, factor, curvature, full)
+        elif not blocks.occurrences[x]:
+            moved |= _forget(blocks, x, penalty)
+    return moved | blocks.sweep_the_rest(live, penalty, factor, curvature, full)
+
+
+def sweep_here(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvature, full: int) -> bool:
+    """The same where all sequences are in one place."""
+    layout, index = blocks.layout, blocks.index
+    chosen = with_live_weights(layout, live, np.diff(index.ptr))
     pieces = np.diff(index.piece_ptr)[chosen]
     moved = False
     for x in chosen[pieces > 1]:

@@ -244,8 +244,8 @@ def test_the_same_bytes_for_any_number_of_threads(gathered):
         threads.set_threads(count)
         try:
             objective = in_process(packed.dataset, packed.layout, block_tokens=150)
-            for block, _ in objective.pool.parts[0].blocks:
-                block.scattered = not gathered
+            for block in objective.pool.parts[0].blocks:
+                block.objective.scattered = not gathered
             found.add(bytes_of(objective, theta))
         finally:
             threads.set_threads(None)
@@ -333,3 +333,102 @@ def test_a_gradient_stays_as_it_was_when_the_next_one_is_made(block_tokens):
     before, observed = first.tobytes(), objective.observed.tobytes()
     second = objective.value_and_gradient(random_theta(packed.layout.size, 9))[1]
     assert first.tobytes() == before != second.tobytes() and objective.observed.tobytes() == observed
+
+
+# ---- blockwise descent
+
+
+def descents(packed, bounds, cuts, penalty, **options):
+    """(bytes of theta, trace) of sbcd with the blocks in the parts that `cuts` say, all of which must agree."""
+    found = [minimise("sbcd", as_parts(packed, bounds, ends), penalty, **options) for ends in cuts]
+    assert len({result.theta.tobytes() for result in found}) == 1
+    assert all(result.trace == found[0].trace for result in found)
+    return found[0]
+
+
+@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+def test_blockwise_descent_leaves_the_same_bytes_however_the_blocks_lie(hessian):
+    packed, penalty = words(3), ElasticNet(0.3, 0.01)
+    bounds = cut(packed.dataset.offsets, 60)
+    n = len(bounds)
+    assert n >= 4
+    cuts = ([0, n], [0, 1, n], [0, 2, 3, n], list(range(n + 1)))
+    found = descents(packed, bounds, cuts, penalty, max_iterations=40, tolerance=1e-8, hessian=hessian)
+    whole = minimise("sbcd", ChainObjective(packed.dataset, packed.layout), penalty, max_iterations=40, tolerance=1e-8)
+    assert found.objective == pytest.approx(whole.objective, rel=1e-6)
+    values = [line["objective"] for line in found.trace]
+    assert values == sorted(values, reverse=True)
+
+
+def test_blockwise_descent_over_one_block_is_that_of_a_chain_objective():
+    packed, penalty = words(4), ElasticNet(0.3, 0.01)
+    whole = minimise("sbcd", ChainObjective(packed.dataset, packed.layout), penalty, max_iterations=8)
+    found = descents(packed, [(0, len(packed.dataset.weights))], ([0, 1],), penalty, max_iterations=8)
+    assert found.theta.tobytes() == whole.theta.tobytes() and found.trace == whole.trace
+
+
+def test_blockwise_descent_with_sequences_that_have_no_weight_and_observations_that_occur_nowhere():
+    packed, penalty = words(5), ElasticNet(0.2, 0.01)
+    weights = np.where(np.arange(len(packed.dataset.weights)) % 3, 1.0, 0.0)
+    packed = packed._replace(dataset=packed.dataset._replace(weights=weights))
+    bounds = cut(packed.dataset.offsets, 60)
+    start = random_theta(packed.layout.size, 6)
+    cuts = ([0, len(bounds)], list(range(len(bounds) + 1)))
+    found = descents(packed, bounds, cuts, penalty, theta0=start, max_iterations=60, tolerance=1e-9)
+    objective = ChainObjective(packed.dataset, packed.layout)
+    whole = minimise("sbcd", objective, penalty, start, max_iterations=60, tolerance=1e-9)
+    assert found.objective == pytest.approx(whole.objective, rel=1e-6)
+
+
+class Forgetful(InProcess):
+    """Every so many questions a part has lost all that it kept."""
+
+    asked = 0
+
+    def on_blocks(self, parts, what, arguments, theta):
+        self.asked += 1
+        if self.asked % 3 == 0:
+            self._opened = []
+        return super().on_blocks(parts, what, arguments, theta)
+
+
+@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+def test_what_a_part_has_lost_is_made_again_in_the_middle_of_a_visit(hessian):
+    packed, penalty = words(7, sequences=30), ElasticNet(0.3, 0.01)
+    bounds = cut(packed.dataset.offsets, 40)
+    expected = descents(packed, bounds, ([0, len(bounds)],), penalty, max_iterations=4, hessian=hessian)
+    parts = [Part((block_of(packed.dataset, *b),), i, len(bounds), packed.layout) for i, b in enumerate(bounds)]
+    objective = ShardedObjective(Forgetful(parts), packed.layout)
+    found = minimise("sbcd", objective, penalty, max_iterations=4, hessian=hessian)
+    assert found.theta.tobytes() == expected.theta.tobytes() and found.trace == expected.trace
+    assert objective.pool.asked > 30
+
+
+def test_blockwise_descent_refuses_partial_labels_in_any_part():
+    packed = words(8)
+    labels = packed.dataset.labels.copy()
+    longest = int(np.argmax(np.diff(packed.dataset.offsets)))
+    labels[packed.dataset.offsets[longest]] = -1
+    packed = packed._replace(dataset=packed.dataset._replace(labels=labels))
+    bounds = cut(packed.dataset.offsets, 60)
+    with pytest.raises(EspalierError, match="sbcd cannot train with partial labels: choose lbfgs, owlqn or pqn"):
+        minimise("sbcd", as_parts(packed, bounds, [0, len(bounds)]), ElasticNet(0.3, 0.01))
+
+
+# ---- vectors that lie in others
+
+
+def test_parts_of_a_vector_are_added_where_they_lie():
+    rng = np.random.default_rng(9)
+    packed = words(9)
+    _, runs = restrict(packed.layout, np.sort(rng.choice(packed.layout.n_observations, 15, replace=False)))
+    short, expected = rng.normal(size=runs.size), np.zeros(packed.layout.size)
+    expected[runs.places(np.arange(runs.size))] = short
+    assert np.array_equal(runs.take(expected), short)
+    long = np.zeros(packed.layout.size)
+    runs.add(short, long)
+    assert np.array_equal(long, expected)
+    for lo, hi in [(0, len(long)), (0, 1), (5, 5), (7, 60), (len(long) - 3, len(long)), (3, len(long) // 2)]:
+        out = np.zeros(hi - lo)
+        runs.add_within(short, lo, hi, out)
+        assert np.array_equal(out, expected[lo:hi])
