@@ -60,6 +60,18 @@ class Watcher:
         return f"objective {record['objective']:,.0f}, {active:,} active{error}"
 
 
+def by_parts(solver: str) -> bool:
+    """Whether it can train while the data lie in parts, in one process or in several."""
+    return SOLVERS[solver].sweeps or not SOLVERS[solver].needs_blocks
+
+
+def refuse_cluster(options: Train) -> None:
+    raise EspalierError(
+        f"{options.solver} needs all sequences in one process and cannot use train.cluster = {options.cluster}: "
+        f"set train.cluster to null or choose one of {', '.join(filter(by_parts, SOLVERS))}"
+    )
+
+
 @contextmanager
 def objective_of(
     root: Path, shards: store.Shards, weights: np.ndarray, kinds: np.ndarray, options: Train, progress: Progress,
@@ -71,14 +83,7 @@ def objective_of(
     """
     n_labels = len(shards.manifest["labels"])
     bounds = cut(shards.offsets(), block_tokens)
-    at_hand = SOLVERS[options.solver].needs_blocks
-    if options.cluster and at_hand:
-        fitting = ", ".join(name for name, solver in SOLVERS.items() if not solver.needs_blocks)
-        raise EspalierError(
-            f"{options.solver} needs all sequences in one process and cannot use train.cluster = {options.cluster}: "
-            f"set train.cluster to null or choose one of {fitting}"
-        )
-    if not options.cluster and (at_hand or len(bounds) < 2):
+    if not options.cluster and (not by_parts(options.solver) or len(bounds) < 2):
         dataset = shards.read_all(weights)
         layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
         yield ChainObjective(dataset, layout, options.sparse), layout
@@ -115,13 +120,10 @@ def add_last_words(error: BaseException, options: Train, keeper: Checkpoint) -> 
     """Save the state after the last iteration, and add to an error what an interrupted training leaves behind."""
     refused = isinstance(error, EspalierError) and keeper.last is None
     if options.checkpoint_seconds is not None and not refused:
-        error.add_note(_last_words(options, keeper))
+        error.add_note(_last_words(keeper))
 
 
-def _last_words(options: Train, keeper: Checkpoint) -> str:
-    if not SOLVERS[options.solver].resumes:
-        fitting = ", ".join(name for name, solver in SOLVERS.items() if solver.resumes)
-        return f"training was interrupted; {options.solver} starts anew the next time, {fitting} would go on"
+def _last_words(keeper: Checkpoint) -> str:
     if keeper.last is None:
         return "training was interrupted before its first iteration ended; it starts anew the next time"
     iteration = keeper.last.iteration
@@ -146,8 +148,9 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
 def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLOCK_TOKENS) -> dict:
     options, manifest = params.train, store.whole_manifest(root)
     threads.set_threads(options.threads)
-    if not options.cluster:  # there each worker needs the memory of its part
-        plan.check(plan.main(root, params))
+    if options.cluster and not by_parts(options.solver):
+        refuse_cluster(options)
+    plan.check(plan.main(root, params, block_tokens))
     progress.begin(options.max_iterations, "iteration")
     weights, sequences = store.read_weights(root), manifest["splits"]["train"]["sequences"]
     if len(weights) != sequences:

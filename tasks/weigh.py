@@ -7,15 +7,27 @@ none       w_i = 1
 The mean of the weights is 1.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from engine.bags import Bags, join_bags
+from engine.bags import Bags, join_bags, select_bags
 from engine.data import Dataset
-from engine.mixture import Mixture, bags, choose_clusters, drop_empty, fit_mixture
+from engine.mixture import (
+    Groups,
+    Mixture,
+    bags,
+    best_number,
+    fit_groups,
+    group_bounds,
+    held_out,
+    in_memory,
+    without_empty,
+)
 from engine.templates import columns_of, parse
 from engine.weighting import (
     Drift,
@@ -62,8 +74,7 @@ class Clustering:
     """A mixture of the inputs of both sides, and the cluster of each."""
 
     mixture: Mixture
-    ours: Bags  # labelled sequences
-    theirs: Bags  # the unlabelled pool
+    groups: Groups  # bags of the labelled sequences, then of the unlabelled pool
     labelled: np.ndarray  # int32 [N]
     pool: np.ndarray  # int32
     held_out: dict[int, float]  # number of clusters -> held-out log-likelihood a sequence, where it was chosen
@@ -80,12 +91,24 @@ def cluster(train: Dataset, pool: Dataset, n_observations: int, options: Weigh) 
     where nothing has drifted.
     """
     ours, theirs = (Bags(*bags(side.observations, side.offsets), n_observations) for side in (train, pool))
-    both, k, held_out = join_bags(ours, theirs), min(options.clusters, len(pool.weights)), {}
-    settings = {name: getattr(options, name) for name in ("iterations", "restarts", "smoothing")}
+    both, halves = join_bags(ours, theirs), None
     if options.choose_clusters:
-        k, held_out = choose_clusters(*both, k, options.seed, **settings)
-    mixture = drop_empty(fit_mixture(*both, k, options.seed, **settings), *both[:3])
-    return Clustering(mixture, ours, theirs, mixture.assign(*ours[:3]), mixture.assign(*theirs[:3]), held_out)
+        halves = [in_memory(select_bags(both, rows)) for rows in held_out(both.size, options.seed)]
+    return cluster_groups(in_memory(both), halves, ours.size, options)
+
+
+def cluster_groups(groups: Groups, halves, n_labelled: int, options: Weigh) -> Clustering:
+    """The same for bags wherever they lie; `halves` are judges and learners of the number of clusters, or None."""
+    k, tried = min(options.clusters, groups.size - n_labelled), {}
+    settings = {name: getattr(options, name) for name in ("iterations", "restarts", "smoothing")}
+    if halves is not None:
+        k, tried = best_number(*halves, k, options.seed, **settings)
+    mixture = fit_groups(groups, k, options.seed, **settings)
+    found = groups.rows("clusters", mixture.log_weights, mixture.log_probabilities)
+    fewer = without_empty(mixture, found)
+    if fewer is not mixture:
+        found = groups.rows("clusters", fewer.log_weights, fewer.log_probabilities)
+    return Clustering(fewer, groups, found[:n_labelled], found[n_labelled:], tried)
 
 
 def weights_of(found: Clustering, method: str) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +119,8 @@ def weights_of(found: Clustering, method: str) -> tuple[np.ndarray, np.ndarray]:
         return cluster_weights(groups[found.labelled], groups[found.pool], found.k), groups
     if method == "covariate":
         shares = np.exp(found.mixture.log_weights)
-        ours, theirs = (found.mixture.responsibilities(*side[:3])[0] for side in (found.ours, found.theirs))
+        both = found.groups.rows("posteriors", found.mixture.log_weights, found.mixture.log_probabilities)
+        ours, theirs = both[: len(found.labelled)], both[len(found.labelled) :]
         return mean_one(mixture_weights(ours, shares, proportions(theirs, shares), proportions(ours, shares))), groups
     return np.ones(len(found.labelled)), groups
 
@@ -123,21 +147,36 @@ def summary(labelled, weights, groups, moved: Drift, typical, inputs, limit: flo
             "pool_without_label_share": float(there[here == 0].sum() / there.sum())}  # fmt: skip
 
 
+@contextmanager
+def clustering(root: Path, params: Params, manifest: dict, progress: Progress) -> Iterator[Clustering]:
+    """The clusters of the labelled sequences and the pool: on the workers of `train.cluster` where these are many."""
+    options, columns = params.weigh, informative_columns(manifest["templates"])
+    sides = [store.Shards(root, name, manifest) for name in ("train", "unlabelled")]
+    sizes = [manifest["splits"][side.split]["sequences"] for side in sides]
+    if params.train.cluster and len(group_bounds(sum(sizes))) > 1:
+        from tasks.cluster import bags_of
+
+        with bags_of(params.train.cluster, root, sides, columns, options.seed, options.choose_clusters,
+                     params.train.threads, progress.say) as (groups, halves):  # fmt: skip
+            yield cluster_groups(groups, halves, sizes[0], options)
+        return
+    whole = [side.read_all() for side in sides]
+    narrow = [data._replace(observations=data.observations[:, columns]) for data in whole]
+    yield cluster(*narrow, manifest["observations"], options)
+
+
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(2, "step")
     options, manifest = params.weigh, store.whole_manifest(root)
-    train = store.read_dataset(root, "train", manifest)
-    size = len(train.weights)
+    size = len(store.Shards(root, "train", manifest).offsets()) - 1
     weights, labelled = np.ones(size), np.zeros(size, np.int32)
     found = {"clusters": [], "jensen_shannon": None, "drift_limit": options.drift_limit, "drifted": None,
              "pool_without_label_share": None}  # fmt: skip
     if options.clusters and manifest["splits"]["unlabelled"]["tokens"]:
-        pool, columns = store.read_dataset(root, "unlabelled", manifest), informative_columns(manifest["templates"])
-        narrow = [data._replace(observations=data.observations[:, columns]) for data in (train, pool)]
-        made = cluster(*narrow, manifest["observations"], options)
-        progress.step(note=f"{made.k} clusters")
-        labelled, moved = made.labelled, drift(made.labelled, made.pool, made.k, EXAMPLES)
-        weights, groups = weights_of(made, options.method)
+        with clustering(root, params, manifest, progress) as made:
+            progress.step(note=f"{made.k} clusters")
+            labelled, moved = made.labelled, drift(made.labelled, made.pool, made.k, EXAMPLES)
+            weights, groups = weights_of(made, options.method)
         typical = describe(made.mixture, made.k, store.read_vocabulary(root))
         inputs = examples(store.read_tokens(root, "unlabelled")[0], moved.examples)
         found = summary(labelled, weights, groups, moved, typical, inputs, options.drift_limit)

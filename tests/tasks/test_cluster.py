@@ -17,7 +17,7 @@ from stage_runs import run_stages, small_params
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds
 from engine.sharded import InProcess, Part, ShardedObjective, cover, cut
-from tasks import cluster, store, train
+from tasks import cluster, sharing, store, train, worker, workers
 from tasks.checkpoint import FOLDER
 from tasks.progress import Progress
 
@@ -70,7 +70,7 @@ def result_of(project, params, block_tokens=BLOCK, progress=None):
 
 
 def nothing_left(project):
-    jobs = project / cluster.JOBS
+    jobs = project / sharing.JOBS
     return not jobs.exists() or not list(jobs.iterdir())
 
 
@@ -80,28 +80,28 @@ def nothing_left(project):
 @pytest.mark.parametrize("text", ["local", "local:0", "local:x", "localhost:8786", "tcp:/x", "LOCAL:2", "local:-1"])
 def test_a_cluster_that_is_none_is_refused(text):
     with pytest.raises(EspalierError, match=f"train.cluster is '{text}': expected null, local:N .* tcp://host:8786"):
-        cluster.parse(text)
+        workers.parse(text)
 
 
 def test_what_a_cluster_may_be():
-    assert cluster.parse("local:4") == 4 and cluster.parse("tcp://10.0.0.1:8786") == "tcp://10.0.0.1:8786"
+    assert workers.parse("local:4") == 4 and workers.parse("tcp://10.0.0.1:8786") == "tcp://10.0.0.1:8786"
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 7, 64, 2000])
-@pytest.mark.parametrize("workers", [1, 2, 5, 64])
-def test_workers_get_about_equal_runs_with_few_nodes(blocks, workers):
-    found = cluster.ranges(blocks, workers)
+@pytest.mark.parametrize("count", [1, 2, 5, 64])
+def test_workers_get_about_equal_runs_with_few_nodes(blocks, count):
+    found = workers.ranges(blocks, count)
     assert [b for lo, hi in found for b in range(lo, hi)] == list(range(blocks))
     sizes = [hi - lo for lo, hi in found]
-    assert len(found) == min(blocks, workers) and max(sizes) <= 1.15 * blocks / len(found) + 1
+    assert len(found) == min(blocks, count) and max(sizes) <= 1.15 * blocks / len(found) + 1
     assert max(len(cover(lo, hi, blocks)) for lo, hi in found) <= 8
 
 
-@pytest.mark.parametrize("solver", ["sbcd", "cd", "iis", "sgd"])
+@pytest.mark.parametrize("solver", ["cd", "iis", "sgd", "hybrid"])
 def test_solvers_that_need_all_sequences_say_so(project, solver):
     params = small_params()
     params.train.solver, params.train.cluster = solver, "local:2"
-    text = f"{solver} needs all sequences in one process and cannot use train.cluster = local:2: .* lbfgs, owlqn, pqn"
+    text = f"{solver} needs all sequences in one process .* train.cluster = local:2: .* lbfgs, owlqn, pqn, sbcd, cg-fr"
     with pytest.raises(EspalierError, match=text):
         result_of(project, params)
 
@@ -141,8 +141,9 @@ def job_of(data, tmp_path):
     store.write_json(folder / "job.json", {
         "root": str(data.root), "manifest": data.shards.manifest, "known": data.shards.described(),
         "bounds": data.bounds, "weights": store.file_hash(data.root / store.WEIGHTS), "sparse": "auto", "threads": 1,
+        "what": "blocks",
     })  # fmt: skip
-    cluster._write_layout(folder, data.layout)
+    sharing.write_layout(folder, data.layout)
     return str(folder)
 
 
@@ -152,23 +153,23 @@ def as_worker():
     from engine import threads
 
     yield
-    cluster._held.clear()
+    worker._held.clear()
     threads.set_threads(None)
 
 
 def test_a_worker_sums_what_the_part_does(project, tmp_path, as_worker):
     data = Data(project)
     folder, theta = job_of(data, tmp_path), data.thetas[0]
-    runs, nodes = cluster.prepare(folder, 1, 4)
+    runs, nodes = worker.prepare(folder, 1, 4)
     assert nodes == [(0, 1), (1, 1)]
     own = runs.take(theta)
-    _, found = cluster.evaluate(folder, 1, 4, "gradient", ("whole", 1, own), None)
+    _, found = worker.evaluate(folder, 1, 4, "gradient", ("whole", 1, own), None)
     np.save(tmp_path / "x.npy", theta)
-    shared = cluster.shared_array(tmp_path / "theta", (len(theta),))
+    shared = sharing.shared_array(tmp_path / "theta", (len(theta),))
     shared[:] = theta
     out = str(tmp_path / "sums")
-    _, by_file = cluster.evaluate(folder, 1, 4, "gradient", ("file", str(tmp_path / "theta"), len(theta)), out)
-    rows = cluster.shared_array(tmp_path / "sums", (2, runs.size))
+    _, by_file = worker.evaluate(folder, 1, 4, "gradient", ("file", str(tmp_path / "theta"), len(theta)), out)
+    rows = sharing.shared_array(tmp_path / "sums", (2, runs.size))
     for a, b, row in zip(found, by_file, rows, strict=True):
         assert (a.node, a.value) == (b.node, b.value) and a.vector.tobytes() == row.tobytes() and b.vector is None
 
@@ -176,15 +177,15 @@ def test_a_worker_sums_what_the_part_does(project, tmp_path, as_worker):
 def test_changes_are_relative_to_what_the_worker_has(project, tmp_path, as_worker):
     data = Data(project)
     folder = job_of(data, tmp_path)
-    runs, _ = cluster.prepare(folder, 0, 6)
+    runs, _ = worker.prepare(folder, 0, 6)
     first, second = (runs.take(theta) for theta in data.thetas[1:])
     changed = np.flatnonzero(first != second)
     message = ("changes", 1, 2, changed, second[changed])
-    with pytest.raises(cluster.Stale):
-        cluster.evaluate(folder, 0, 6, "value", message, None)
-    cluster.evaluate(folder, 0, 6, "value", ("whole", 1, first), None)
+    with pytest.raises(worker.Stale):
+        worker.evaluate(folder, 0, 6, "value", message, None)
+    worker.evaluate(folder, 0, 6, "value", ("whole", 1, first), None)
     for _ in range(2):  # asked twice, because an answer was lost
-        (found,) = cluster.evaluate(folder, 0, 6, "gradient", message, None)[1]
+        (found,) = worker.evaluate(folder, 0, 6, "gradient", message, None)[1]
         assert found.value == data.here.value_and_gradient(data.thetas[2])[0]
 
 
@@ -204,7 +205,7 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_read_later(project, tmp_pat
     timer = threading.Timer(0.7, mend)
     timer.start()
     begin = time.monotonic()
-    assert cluster.prepare(folder, 0, 6)[1] == [(3, 0)]
+    assert worker.prepare(folder, 0, 6)[1] == [(3, 0)]
     assert time.monotonic() - begin >= 0.5
     timer.join()
 
@@ -217,7 +218,7 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_read_later(project, tmp_pat
     ],
 )
 def test_a_shard_that_stays_away_or_has_changed_is_an_error(project, tmp_path, as_worker, monkeypatch, how, text):
-    monkeypatch.setattr(cluster, "PAUSE", 0.01)
+    monkeypatch.setattr(worker, "PAUSE", 0.01)
     data = Data(project)
     folder, path = job_of(data, tmp_path), data.root / store.FEATURES / data.shards.names[0]
     if how == "gone":
@@ -225,29 +226,29 @@ def test_a_shard_that_stays_away_or_has_changed_is_an_error(project, tmp_path, a
     else:
         store.write_arrow(path, store.read_arrow(path)[0], {"another": "file"})
     with pytest.raises(EspalierError, match=f"train/00000.arrow: .*{text}"):
-        cluster.prepare(folder, 0, 6)
+        worker.prepare(folder, 0, 6)
 
 
 def test_other_weights_are_an_error(project, tmp_path, as_worker, monkeypatch):
-    monkeypatch.setattr(cluster, "PAUSE", 0.01)
+    monkeypatch.setattr(worker, "PAUSE", 0.01)
     data = Data(project)
     folder = job_of(data, tmp_path)
     table, _ = store.read_arrow(project / store.WEIGHTS)
     store.write_arrow(project / store.WEIGHTS, table, {"another": "file"})
     with pytest.raises(EspalierError, match="train.arrow: it has changed since the training began"):
-        cluster.prepare(folder, 0, 6)
+        worker.prepare(folder, 0, 6)
 
 
 def test_a_shared_folder_outlives_its_maker_only_until_the_next_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "YOUNG", 0.0)
+    monkeypatch.setattr(sharing, "YOUNG", 0.0)
     left = tmp_path / "espalier-shared-dead"
     left.mkdir()
     (left / "lock").touch()
     (left / "theta").write_bytes(b"x")
     foreign = tmp_path / "espalier-cache"
     foreign.mkdir()
-    with cluster.own_folder(tmp_path) as mine:
-        with cluster.own_folder(tmp_path) as other:
+    with sharing.own_folder(tmp_path) as mine:
+        with sharing.own_folder(tmp_path) as other:
             assert mine.exists() and other.exists() and mine != other and not left.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["espalier-cache"]
 
@@ -259,7 +260,7 @@ def test_no_room_for_a_shared_array_is_an_error_at_once(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         with pytest.raises(OSError):
-            cluster.shared_array(tmp_path / "large", (10_000,))
+            sharing.shared_array(tmp_path / "large", (10_000,))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
@@ -268,9 +269,9 @@ def test_without_dask_the_error_says_what_to_install(project):
     """In a process in which it cannot be imported."""
     code = (
         "import sys; sys.modules['dask'] = sys.modules['distributed'] = None\n"
-        "from tasks import cluster\n"
+        "from tasks import workers\n"
         "from engine.errors import EspalierError\n"
-        "try:\n    cluster._client(2).__enter__()\n"
+        "try:\n    workers.make_client(2).__enter__()\n"
         "except EspalierError as error:\n    print(error)\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -346,7 +347,7 @@ def test_a_worker_killed_in_the_middle_of_an_answer_changes_nothing(project, sha
 @needs_dask
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up(project, monkeypatch):
-    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
+    monkeypatch.setattr(workers, "PATIENCE", 3.0)
     monkeypatch.setattr(cluster, "SLOWER", 0)
     data = Data(project)
     with data.pool() as pool:
@@ -431,14 +432,14 @@ def test_a_scheduler_given_by_address_serves_one_training_after_the_other(projec
         from distributed import Client
 
         with Client(address) as client:  # nothing is held for a training that is over
-            assert set(client.run(lambda: len(cluster._held)).values()) == {0}
+            assert set(client.run(lambda: len(worker._held)).values()) == {0}
     assert nothing_left(project)
 
 
 @needs_dask
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_ends_the_training_and_loses_nothing(project, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "AWAY", 2.0)
+    monkeypatch.setattr(workers, "AWAY", 2.0)
     params = small_params()
     expected = result_of(project, params)
     before = [(project / path).read_bytes() for path in RESULT]
@@ -465,7 +466,7 @@ def test_a_scheduler_that_goes_away_ends_the_training_and_loses_nothing(project,
 @needs_dask
 @pytest.mark.slow
 def test_no_scheduler_is_a_clear_error(project, monkeypatch):
-    monkeypatch.setattr(cluster, "AWAY", 1.0)
+    monkeypatch.setattr(workers, "AWAY", 1.0)
     params = small_params()
     params.train.cluster = "tcp://127.0.0.1:9"
     with pytest.raises(EspalierError, match="no scheduler answers at tcp://127.0.0.1:9 .*: start one with `dask sched"):
