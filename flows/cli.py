@@ -308,7 +308,18 @@ def plan_text(figures: dict, iterations: int) -> str:
         f"memory    {needed['all'] / 2**20:,.0f} MiB of {figures['allowed_bytes'] / 2**20:,.0f} allowed: {parts}",
         f"time      about {seconds:.2f} s an iteration, {seconds * iterations:,.0f} s for train.max_iterations = "
         f"{iterations}",
+        *([cluster_text(figures["cluster"])] if "cluster" in figures else []),
     ])  # fmt: skip
+
+
+def cluster_text(found: dict) -> str:
+    parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in found["worker_bytes"].items() if name != "all")
+    out, back = (found["moved"][way] / 2**20 for way in ("out", "in"))
+    return (
+        f"workers   {found['parts']} of the {found['workers']} of {found['name']}, the largest with "
+        f"{found['worker_bytes']['all'] / 2**20:,.0f} MiB: {parts}; an evaluation moves up to {out:,.0f} MiB out and "
+        f"{back:,.0f} back"
+    )
 
 
 def promote(args) -> None:

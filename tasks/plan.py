@@ -6,6 +6,7 @@ each position is taken from a sample; the rest follows from sizes.
 
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -14,9 +15,11 @@ from engine.chain_objective import ChainObjective
 from engine.data import Dataset, select
 from engine.errors import EspalierError
 from engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
+from engine.restriction import present
 from engine.scatter import CHUNKS, LARGEST
 from engine.scores import padded
 from engine.seen_counts import SeenCounts
+from engine.sharded import BLOCK_TOKENS, cover, cut
 from tasks import store
 from tasks.params import Params, Train
 
@@ -96,13 +99,81 @@ def seconds_of(objective: ChainObjective, tokens: int, weights: int) -> float:
     return gradient + 20 * (time.perf_counter() - begin) * weights / max(1, len(some))
 
 
+class Portion(NamedTuple):
+    """What one worker will hold."""
+
+    tokens: int
+    blocks: int
+    largest: int  # positions of its largest block
+    weights: int
+    block_weights: int  # of all its blocks together: a weight counts for each block that has it
+    nodes: int  # vectors of sums that come back from it
+
+
+def portions(shards: store.Shards, n_workers: int, lengths: np.ndarray, weights: int, block_tokens: int):
+    """The portion of each worker; `lengths` are the virtual weights of each observation, which are `weights` in all."""
+    from tasks.workers import ranges
+
+    offsets = shards.offsets()
+    bounds, share = cut(offsets, block_tokens), weights / max(1, int(lengths.sum()))
+    found = []
+    for lo, hi in ranges(len(bounds), n_workers):
+        together, each, tokens = np.zeros(len(lengths), bool), 0.0, []
+        for b in range(lo, hi):
+            seen = present(shards.read(*bounds[b]), len(lengths))
+            together[seen] = True
+            each += share * int(lengths[seen].sum())
+            tokens.append(int(offsets[bounds[b][1]] - offsets[bounds[b][0]]))
+        own = round(share * int(lengths[together].sum()))
+        found.append(Portion(sum(tokens), hi - lo, max(tokens), own, round(each), len(cover(lo, hi, len(bounds)))))
+    return found
+
+
+def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, options: Train) -> dict[str, int]:
+    """Peak memory of a worker by its large parts."""
+    all_at_once = bytes_needed(portion.tokens, columns, 0, objective, portion.weights, options)
+    # Blocks take turns in one room, but blockwise descent keeps messages for all its positions.
+    at_once = portion.tokens if options.solver == "sbcd" else portion.largest
+    room = bytes_needed(at_once, columns, 0, objective, portion.block_weights // portion.blocks, options)
+    levels = max(1, portion.blocks).bit_length()
+    vectors = portion.weights * (portion.nodes + levels) + portion.block_weights * (2 if portion.blocks > 1 else 3)
+    return {"process": PROCESS, "features": all_at_once["features"], "posteriors": room["posteriors"],
+            "factors": room["factors"], "weights": 8 * vectors}  # fmt: skip
+
+
+def cluster_figures(shards, kinds, n_labels, columns, objective, weights, params: Params, block_tokens: int) -> dict:
+    """What `train.cluster` needs: memory of the largest worker and of the driver, bytes that an iteration moves."""
+    from tasks.workers import look
+
+    options = params.train
+    workers = look(options.cluster)
+    bigram = (kinds & BIGRAM > 0) * (n_labels**2 + n_labels * bool(options.start))
+    lengths = (kinds & UNIGRAM > 0) * n_labels + bigram
+    found = portions(shards, workers["workers"], lengths, weights, block_tokens)
+    each = [worker_bytes(portion, columns, objective, options) for portion in found]
+    largest = max(each, key=lambda parts: sum(parts.values()))
+    return workers | {
+        "parts": len(found), "worker_bytes": largest | {"all": sum(largest.values())},
+        "all_workers_bytes": sum(sum(parts.values()) for parts in each),
+        "moved": {"out": sum(8 * p.weights for p in found), "in": sum(8 * p.weights * p.nodes for p in found)},
+        "share": max(p.tokens for p in found) / max(1, sum(p.tokens for p in found)),
+    }  # fmt: skip
+
+
+def driver_bytes(needed: dict[str, int], found: dict) -> dict[str, int]:
+    """Of what one process would need, what the driver does; theta and the sums lie in shared memory or messages."""
+    moved = found["moved"]["in"] + found["moved"]["out"]
+    driver = {name: needed[name] for name in ("process", "vocabulary", "weights")} | {"messages": moved}
+    return driver | ({"workers": found["all_workers_bytes"]} if found["here"] else {})
+
+
 def allowed_bytes(params: Params) -> int:
     """What training may take: memory.limit, or what this machine has."""
     limit = params.memory.limit
     return psutil.virtual_memory().total if limit is None else int(limit * 2**30)
 
 
-def main(root: Path, params: Params) -> dict:
+def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
     """The plan from the features on disk; `espalier stage template` must have run."""
     manifest, options = store.whole_manifest(root), params.train
     vocabulary = store.read_vocabulary(root)["observation"]
@@ -114,18 +185,26 @@ def main(root: Path, params: Params) -> dict:
     part = sample(shards)
     objective = ChainObjective(part, make_layout("seen", part, n_labels, kinds, options.start), options.sparse)
     texts = int(vocabulary.str.len_bytes().sum())
-    needed = bytes_needed(tokens, len(manifest["columns"]), texts, objective, weights, options)
+    columns, seconds = len(manifest["columns"]), seconds_of(objective, tokens, weights)
+    needed, cluster = bytes_needed(tokens, columns, texts, objective, weights, options), None
+    if options.cluster:
+        cluster = cluster_figures(store.Shards(root, "train", manifest), kinds, n_labels, columns, objective, weights,
+                                  params, block_tokens)  # fmt: skip
+        needed = driver_bytes(needed, cluster)
+        seconds *= 1.0 if cluster["here"] else cluster["share"]
     return {
         "sequences": sum(len(shard.weights) for shard in shards), "tokens": tokens, "labels": n_labels,
         "observations": len(vocabulary), "virtual_features": virtual | {"all": sum(virtual.values())},
         "features": weights, "exact": exact, "bytes": needed | {"all": sum(needed.values())},
-        "allowed_bytes": allowed_bytes(params), "seconds_per_iteration": seconds_of(objective, tokens, weights),
-    }  # fmt: skip
+        "allowed_bytes": allowed_bytes(params), "seconds_per_iteration": seconds,
+    } | ({"cluster": cluster} if cluster else {})  # fmt: skip
 
 
 def check(figures: dict) -> None:
     """Refuse a plan that takes more memory than training may."""
     needed, allowed = figures["bytes"]["all"], figures["allowed_bytes"]
+    if figures.get("cluster"):
+        check_workers(figures["cluster"])
     if needed <= allowed:
         return
     parts = {name: size for name, size in figures["bytes"].items() if name != "all"}
@@ -135,4 +214,18 @@ def check(figures: dict) -> None:
         f"for {figures['features']:,} weights and {figures['tokens']:,} tokens), and memory.limit allows "
         f"{allowed / 2**30:,.1f}: raise template.min_count, use fewer or narrower templates, set train.pairs: seen, "
         "take fewer sequences (ingest.limit), or raise memory.limit"
+    )
+
+
+def check_workers(found: dict) -> None:
+    """Refuse a plan in which a worker takes more memory than it says that it has."""
+    needed, limits = found["worker_bytes"], found["memory"]
+    if not limits or needed["all"] <= min(limits):
+        return
+    parts = {name: size for name, size in needed.items() if name != "all"}
+    largest = max(parts, key=parts.get)
+    raise EspalierError(
+        f"a worker would take about {needed['all'] / 2**30:,.1f} GiB, {largest} most of it "
+        f"({parts[largest] / 2**30:,.1f} GiB), and the smallest of {found['workers']} has "
+        f"{min(limits) / 2**30:,.1f}: add workers to {found['name']}, or give them more memory"
     )

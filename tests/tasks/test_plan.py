@@ -105,3 +105,61 @@ def test_a_plan_needs_features(tmp_path):
         EspalierError, match="manifest.json: there is no such file; run `espalier stage template` first"
     ):
         plan.main(tmp_path, small_params())
+
+
+# ---- with workers
+
+BLOCK = 150  # positions of a block: the 900 of the project are six
+
+
+def test_workers_of_this_machine_are_counted_in(project):
+    params = small_params()
+    alone = plan.main(project, params, BLOCK)
+    params.train.cluster = "local:2"
+    found = plan.main(project, params, BLOCK)
+    cluster, needed = found["cluster"], found["bytes"]
+    assert (cluster["workers"], cluster["parts"], cluster["here"]) == (2, 2, True)
+    assert needed["workers"] == cluster["all_workers_bytes"] > 2 * plan.PROCESS
+    assert needed["all"] == sum(size for name, size in needed.items() if name != "all") > alone["bytes"]["all"]
+    assert cluster["worker_bytes"]["features"] < alone["bytes"]["features"]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
+    from engine.layout import dense_layout, observation_kinds
+    from engine.sharded import Part, cut
+    from tasks.workers import ranges
+
+    params, manifest = small_params(), store.whole_manifest(project)
+    params.train.cluster = f"local:{workers}"
+    shards = store.Shards(project, "train", manifest)
+    bounds = cut(shards.offsets(), BLOCK)
+    kinds = observation_kinds(store.read_vocabulary(project)["observation"].to_list())
+    layout = dense_layout(len(manifest["labels"]), kinds)
+    parts = [
+        Part((shards.read(*bounds[b]) for b in range(lo, hi)), lo, len(bounds), layout)
+        for lo, hi in ranges(len(bounds), workers)
+    ]
+    moved = plan.main(project, params, BLOCK)["cluster"]["moved"]
+    assert moved["out"] == 8 * sum(part.size for part in parts)
+    assert moved["in"] == 8 * sum(part.size * len(part.nodes) for part in parts)
+
+
+def test_workers_above_the_limit_are_refused_before_anything_starts(project):
+    before, params = tree(project), small_params()
+    params.train.cluster, params.memory.limit = "local:3", 1.0
+    with pytest.raises(EspalierError, match=r"training would take about .* GiB, workers most of it .* allows 1.0"):
+        run_stages(project, params, "train")
+    assert tree(project) == before
+
+
+def test_a_worker_that_has_too_little_is_told_of(project):
+    params = small_params()
+    params.train.cluster = "local:2"
+    found = plan.main(project, params, BLOCK)
+    found["cluster"] |= {"memory": [2**33, 2**28], "name": "tcp://host:8786"}
+    text = r"a worker would take about 0.3 GiB, process most of it .*, and the smallest of 2 has 0.2: add workers"
+    with pytest.raises(EspalierError, match=text):
+        plan.check(found)
+    found["cluster"]["memory"] = [2**33, 2**33]
+    plan.check(found)
