@@ -10,8 +10,9 @@ from engine.errors import EspalierError
 from flows.experiments import chosen
 from flows.locks import waiting_for
 from flows.pipeline import Project
+from flows.server import embedded_ends_with_us
 from flows.settings import must_answer, prefect_environment
-from flows.signals import children_apart, ending_cleanly
+from flows.signals import ending_cleanly
 from tasks.experiments import Settings
 from tasks.progress import Progress
 
@@ -94,7 +95,7 @@ def _start_embedded() -> None:
         with waiting_for(home / "start.lock"):
             from prefect import get_client
 
-            with children_apart(), get_client(sync_client=True) as client:
+            with embedded_ends_with_us(), get_client(sync_client=True) as client:
                 client.hello().raise_for_status()
     except (OSError, RuntimeError) as error:
         raise EspalierError(

@@ -3,7 +3,8 @@
 The child ends with its parent, however that ends: it reads a pipe that only the parent
 holds open. Signals it does not hear, so that one sent to all processes at once does not
 take the server away from those that still report to it.
-`python -m flows.server PORT` is the child.
+`python -m flows.server PORT` is the child. Prefect's embedded server is started in the same way,
+as `python -m flows.server uvicorn ...`, so that none is left behind by a run that was killed.
 """
 
 import os
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,10 +85,8 @@ def log_file(root: Path) -> Path:
 
 def _start(root: Path, port: int) -> subprocess.Popen:
     """Start the child; it is not ready yet."""
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | {
-        "PREFECT_SERVER_UI_API_URL": f"http://{HOST}:{port}/api",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
-    }
+    environment = {name: value for name, value in with_packages(os.environ).items() if name != "PREFECT_API_URL"}
+    environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
     with log_file(root).open("wb") as log, children_deaf():
         command = [sys.executable, "-m", "flows.server", str(port)]
         pipes = {"stdin": subprocess.PIPE, "stdout": log, "stderr": subprocess.STDOUT}
@@ -147,8 +146,40 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@contextmanager
+def embedded_ends_with_us() -> Iterator[None]:
+    """Processes that Prefect starts within it get a group of their own, and its embedded server a pipe that we hold.
+
+    A group of their own, because it is not for us to say which signals they hear: see `children_deaf`.
+    """
+    original = subprocess.Popen
+
+    class Child(original):
+        def __init__(self, args, *others, **options):
+            if list(args[1:3]) == ["-m", "uvicorn"]:
+                args, options["stdin"] = [args[0], "-m", "flows.server", *args[2:]], subprocess.PIPE
+                options["env"] = with_packages(options.get("env") or os.environ)
+            super().__init__(args, *others, start_new_session=True, **options)
+
+    subprocess.Popen = Child
+    try:
+        yield
+    finally:
+        subprocess.Popen = original
+
+
+def with_packages(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child that can import what we can."""
+    path = os.pathsep.join(filter(None, [str(PACKAGES), environment.get("PYTHONPATH")]))
+    return {**environment, "PYTHONPATH": path}
+
+
 def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    if sys.argv[1] == "uvicorn":
+        sys.argv = sys.argv[1:]
+        runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)
+        return
     sys.argv = ["prefect", "--no-prompt", "server", "start", "--host", HOST, "--port", sys.argv[1]]
     runpy.run_module("prefect", run_name="__main__")
 

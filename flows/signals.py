@@ -1,11 +1,9 @@
 """Ending cleanly: a request to end becomes an exception, so that every `finally` on the way out is run."""
 
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 # Polars catches SIGINT in a way that lets blocking calls go on, so Ctrl-C is heard only between short waits.
 POLL_SECONDS = 0.2
@@ -46,17 +44,3 @@ def children_deaf() -> Iterator[None]:
 def hear_again() -> None:
     """In a thread of such a process: it hears SIGTERM from now on."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-
-
-@contextmanager
-def children_apart() -> Iterator[None]:
-    """Processes that others start within it, through `subprocess`, get a group of their own.
-
-    For the same reason as above, where it is not for us to say how a process is started.
-    """
-    original = subprocess.Popen
-    subprocess.Popen = partial(original, start_new_session=True)
-    try:
-        yield
-    finally:
-        subprocess.Popen = original
