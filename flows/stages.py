@@ -23,6 +23,9 @@ from tasks.progress import Progress
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/store.py")  # code that every stage rests on
 
+WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
+           "tasks/cluster/workers.py")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -74,18 +77,20 @@ STAGES = (
     ),
     Stage(
         "weigh", "cluster the unlabelled pool, weigh the labelled sequences",
-        ("tasks/weigh.py",), ("data/features", "data/tokens/unlabelled.arrow"),
+        ("tasks/weigh.py", *WORKERS, "tasks/cluster/clustering.py"), ("data/features", "data/tokens/unlabelled.arrow"),
         (store.WEIGHTS, store.CLUSTERS), ("weigh",),
     ),
     Stage(
         "train", "minimise the penalised loss",
-        ("tasks/checkpoint.py", "tasks/cluster.py", "tasks/plan.py", "tasks/train.py"),
+        ("tasks/checkpoint.py", *WORKERS, "tasks/cluster/blocks.py", "tasks/cluster/training.py", "tasks/plan.py",
+         "tasks/train.py"),
         ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE), ("train",), named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
         ("tasks/evaluate.py", "tasks/risk.py", "tasks/slices.py", "tasks/spans.py", "tasks/tagging.py",
-         "tasks/template.py", "tasks/templates.py", "tasks/pattern_files.py", "tasks/sources"),
+         "tasks/template.py", "tasks/templates.py", "tasks/pattern_files.py", "tasks/sources", *WORKERS,
+         "tasks/cluster/testing.py"),
         (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow", "data/tokens/train.arrow"),
         (store.PREDICTIONS,), ("evaluate",), named=("evaluate.reference",),
         metrics=(store.METRICS,),

@@ -124,8 +124,16 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
         store.write_csv(folder / f"{name}.csv", list(rows[0]), (row.values() for row in rows))
 
 
-def parts_of(root: Path, manifest: dict, model: Model, progress: Progress) -> Iterator[Part]:
-    """The parts of the test shards one after the other: only one shard is held at a time."""
+def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress: Progress) -> Iterator[Part]:
+    """The parts of the test shards: on the workers of `train.cluster` where there are several, else one at a time."""
+    if params.train.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
+        from tasks.cluster.testing import measured
+
+        shards = store.Shards(root, "test", manifest)
+        for part in measured(params.train.cluster, root, shards, params.train.threads, progress.say):
+            yield Part(*part)
+            progress.step(note="decoded by a worker")
+        return
     numbers = numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
     for shard in store.read_shards(root, "test", manifest):
         yield measure(numbered(shard, numbers), model.layout, model.theta)
@@ -138,7 +146,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     tokens, info = store.read_tokens(root, "test")
     model = Model.load(root / store.CANDIDATE)
     reference = Model.load(root / params.evaluate.reference) if params.evaluate.reference else None
-    found = merge(parts_of(root, manifest, model, progress))
+    found = merge(parts_of(root, manifest, model, params, progress))
     if len(tokens) != len(found.predicted):
         raise EspalierError(
             f"{root / store.FEATURES}: {len(found.predicted):,} test positions, the tokens have {len(tokens):,}; "

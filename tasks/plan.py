@@ -112,7 +112,7 @@ class Portion(NamedTuple):
 
 def portions(shards: store.Shards, n_workers: int, lengths: np.ndarray, weights: int, block_tokens: int):
     """The portion of each worker; `lengths` are the virtual weights of each observation, which are `weights` in all."""
-    from tasks.workers import ranges
+    from tasks.cluster.workers import ranges
 
     offsets = shards.offsets()
     bounds, share = cut(offsets, block_tokens), weights / max(1, int(lengths.sum()))
@@ -143,7 +143,7 @@ def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, opti
 
 def cluster_figures(shards, kinds, n_labels, columns, objective, weights, params: Params, block_tokens: int) -> dict:
     """What `train.cluster` needs: memory of the largest worker and of the driver, bytes that an iteration moves."""
-    from tasks.workers import look
+    from tasks.cluster.workers import look
 
     options = params.train
     workers = look(options.cluster)

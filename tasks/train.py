@@ -96,7 +96,7 @@ def objective_of(
         blocks = (shards.read(lo, hi, weights) for lo, hi in bounds)
         yield ShardedObjective(InProcess([Part(blocks, 0, len(bounds), layout, options.sparse)]), layout), layout
         return
-    from tasks.cluster import pool
+    from tasks.cluster.training import pool
 
     with pool(options.cluster, root, shards, bounds, layout, options.sparse, options.threads, say=progress.say) as made:
         yield ShardedObjective(made, layout), layout

@@ -154,7 +154,7 @@ def clustering(root: Path, params: Params, manifest: dict, progress: Progress) -
     sides = [store.Shards(root, name, manifest) for name in ("train", "unlabelled")]
     sizes = [manifest["splits"][side.split]["sequences"] for side in sides]
     if params.train.cluster and len(group_bounds(sum(sizes))) > 1:
-        from tasks.cluster import bags_of
+        from tasks.cluster.clustering import bags_of
 
         with bags_of(params.train.cluster, root, sides, columns, options.seed, options.choose_clusters,
                      params.train.threads, progress.say) as (groups, halves):  # fmt: skip

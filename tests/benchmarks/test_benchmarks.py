@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import job, ours, peers, rows
+from benchmarks import job, large, ours, peers, rows
 from benchmarks.cases import CASES, Context, conll2000
 from engine.chain_objective import ChainObjective
 from engine.errors import EspalierError
@@ -231,3 +231,40 @@ def test_a_quick_case_from_command_to_file(tmp_path, capsys):
     assert all(r["seconds_per_gradient"] > 0 and r["peak_mib"] > 10 for r in found)
     assert found[0]["setting"] == "tokens x1, 400 tokens"
     assert "| scaling" in capsys.readouterr().out
+
+
+# ---- the plan of a large training
+
+
+def scale_row(setting, seconds, tokens_per_second):
+    return {"case": "scale", "system": "espalier", "setting": setting, "threads": 2, "seconds_per_gradient": seconds,
+            "tokens_per_second": tokens_per_second}  # fmt: skip
+
+
+def test_constants_come_from_rows_and_the_rest_is_assumed():
+    rows = [
+        scale_row("shared memory, 1 worker, 159 MiB out and 159 back, 0.100 s (5%) beside the slowest worker", 2, 1e5),
+        scale_row("shared memory, 2 workers, 100 MiB out and 1,100 back, 0.500 s (9%) beside the slowest", 1, 2e5),
+    ]
+    rich = {"case": "rich", "system": "espalier", "setting": "dense theta, 20 features", "tokens_per_second": None}
+    rows += [rich | {"threads": count, "seconds_per_gradient": seconds} for count, seconds in ((1, 3.0), (2, 2.0))]
+    found = large.constants_of(rows)
+    assert found.positions == large.Constant(1e5, "measured") and found.two_threads.value == 1.5
+    assert found.driver == large.Constant(1200 * 2**20 / 0.5, "measured") and found.messages.source == "assumed"
+    assert large.constants_of([]) == large.Constants()
+
+
+def test_a_plan_by_hand():
+    """A worker has 10^6 positions and a thread makes 10^5 a second: 10 s; 2 * 80 MB come back at 1 GB/s."""
+    problem = large.Problem(2 * 10**6, 1, 4, 10**7, workers=2, threads=1, share=1.0, changed=0.5, block=10**6)
+    rows = {row.split(" | ")[0].strip("| "): row for row in large.table(large.Constants(), problem).splitlines()}
+    assert rows["a worker's gradient"].endswith("10.0 s |")
+    assert rows["sums that come back"].endswith("0.2 GB, 0.2 s |")
+    assert rows["theta that goes out"].endswith("0.1 GB, 0.1 s |")
+    assert rows["an iteration"].endswith("11 s, 93% of it gradients |")
+
+
+def test_the_page_has_the_table_of_the_figures():
+    made = large.table(large.constants_of(json.loads(large.RESULTS.read_text(encoding="utf-8"))))
+    page = large.PAGE.read_text(encoding="utf-8")
+    assert large.with_table(page, made) == page, "run `python -m benchmarks.large`"

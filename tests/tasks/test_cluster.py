@@ -14,11 +14,15 @@ import pytest
 from small_project import Background, eventually
 from stage_runs import run_stages, small_params
 
+from engine import mixture
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds
+from engine.penalty import ElasticNet
 from engine.sharded import InProcess, Part, ShardedObjective, cover, cut
-from tasks import cluster, sharing, store, train, worker, workers
+from engine.solvers import minimise
+from tasks import plan, store, train
 from tasks.checkpoint import FOLDER
+from tasks.cluster import blocks, sharing, training, worker, workers
 from tasks.progress import Progress
 
 BLOCK = 150  # positions of a block: the 900 of the project are six
@@ -53,7 +57,7 @@ class Data:
         self.thetas.append(self.thetas[1] * (rng.random(self.layout.size) < 0.9))
 
     def pool(self, where="local:2", **options):
-        return cluster.pool(where, self.root, self.shards, self.bounds, self.layout, "auto", **options)
+        return training.pool(where, self.root, self.shards, self.bounds, self.layout, "auto", **options)
 
     def expected(self):
         return [bytes_at(self.here, theta) for theta in self.thetas]
@@ -141,7 +145,6 @@ def job_of(data, tmp_path):
     store.write_json(folder / "job.json", {
         "root": str(data.root), "manifest": data.shards.manifest, "known": data.shards.described(),
         "bounds": data.bounds, "weights": store.file_hash(data.root / store.WEIGHTS), "sparse": "auto", "threads": 1,
-        "what": "blocks",
     })  # fmt: skip
     sharing.write_layout(folder, data.layout)
     return str(folder)
@@ -160,15 +163,15 @@ def as_worker():
 def test_a_worker_sums_what_the_part_does(project, tmp_path, as_worker):
     data = Data(project)
     folder, theta = job_of(data, tmp_path), data.thetas[0]
-    runs, nodes = worker.prepare(folder, 1, 4)
+    runs, nodes = blocks.prepare(folder, 1, 4)
     assert nodes == [(0, 1), (1, 1)]
     own = runs.take(theta)
-    _, found = worker.evaluate(folder, 1, 4, "gradient", ("whole", 1, own), None)
+    _, found = blocks.evaluate(folder, 1, 4, "gradient", ("whole", 1, own), None)
     np.save(tmp_path / "x.npy", theta)
     shared = sharing.shared_array(tmp_path / "theta", (len(theta),))
     shared[:] = theta
     out = str(tmp_path / "sums")
-    _, by_file = worker.evaluate(folder, 1, 4, "gradient", ("file", str(tmp_path / "theta"), len(theta)), out)
+    _, by_file = blocks.evaluate(folder, 1, 4, "gradient", ("file", str(tmp_path / "theta"), len(theta)), out)
     rows = sharing.shared_array(tmp_path / "sums", (2, runs.size))
     for a, b, row in zip(found, by_file, rows, strict=True):
         assert (a.node, a.value) == (b.node, b.value) and a.vector.tobytes() == row.tobytes() and b.vector is None
@@ -177,15 +180,15 @@ def test_a_worker_sums_what_the_part_does(project, tmp_path, as_worker):
 def test_changes_are_relative_to_what_the_worker_has(project, tmp_path, as_worker):
     data = Data(project)
     folder = job_of(data, tmp_path)
-    runs, _ = worker.prepare(folder, 0, 6)
+    runs, _ = blocks.prepare(folder, 0, 6)
     first, second = (runs.take(theta) for theta in data.thetas[1:])
     changed = np.flatnonzero(first != second)
     message = ("changes", 1, 2, changed, second[changed])
     with pytest.raises(worker.Stale):
-        worker.evaluate(folder, 0, 6, "value", message, None)
-    worker.evaluate(folder, 0, 6, "value", ("whole", 1, first), None)
+        blocks.evaluate(folder, 0, 6, "value", message, None)
+    blocks.evaluate(folder, 0, 6, "value", ("whole", 1, first), None)
     for _ in range(2):  # asked twice, because an answer was lost
-        (found,) = worker.evaluate(folder, 0, 6, "gradient", message, None)[1]
+        (found,) = blocks.evaluate(folder, 0, 6, "gradient", message, None)[1]
         assert found.value == data.here.value_and_gradient(data.thetas[2])[0]
 
 
@@ -205,7 +208,7 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_read_later(project, tmp_pat
     timer = threading.Timer(0.7, mend)
     timer.start()
     begin = time.monotonic()
-    assert worker.prepare(folder, 0, 6)[1] == [(3, 0)]
+    assert blocks.prepare(folder, 0, 6)[1] == [(3, 0)]
     assert time.monotonic() - begin >= 0.5
     timer.join()
 
@@ -226,7 +229,7 @@ def test_a_shard_that_stays_away_or_has_changed_is_an_error(project, tmp_path, a
     else:
         store.write_arrow(path, store.read_arrow(path)[0], {"another": "file"})
     with pytest.raises(EspalierError, match=f"train/00000.arrow: .*{text}"):
-        worker.prepare(folder, 0, 6)
+        blocks.prepare(folder, 0, 6)
 
 
 def test_other_weights_are_an_error(project, tmp_path, as_worker, monkeypatch):
@@ -236,7 +239,7 @@ def test_other_weights_are_an_error(project, tmp_path, as_worker, monkeypatch):
     table, _ = store.read_arrow(project / store.WEIGHTS)
     store.write_arrow(project / store.WEIGHTS, table, {"another": "file"})
     with pytest.raises(EspalierError, match="train.arrow: it has changed since the training began"):
-        worker.prepare(folder, 0, 6)
+        blocks.prepare(folder, 0, 6)
 
 
 def test_a_shared_folder_outlives_its_maker_only_until_the_next_one(tmp_path, monkeypatch):
@@ -269,7 +272,7 @@ def test_without_dask_the_error_says_what_to_install(project):
     """In a process in which it cannot be imported."""
     code = (
         "import sys; sys.modules['dask'] = sys.modules['distributed'] = None\n"
-        "from tasks import workers\n"
+        "from tasks.cluster import workers\n"
         "from engine.errors import EspalierError\n"
         "try:\n    workers.make_client(2).__enter__()\n"
         "except EspalierError as error:\n    print(error)\n"
@@ -348,7 +351,7 @@ def test_a_worker_killed_in_the_middle_of_an_answer_changes_nothing(project, sha
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up(project, monkeypatch):
     monkeypatch.setattr(workers, "PATIENCE", 3.0)
-    monkeypatch.setattr(cluster, "SLOWER", 0)
+    monkeypatch.setattr(training, "SLOWER", 0)
     data = Data(project)
     with data.pool() as pool:
         objective = ShardedObjective(pool, data.layout)
@@ -393,6 +396,31 @@ def test_training_survives_the_loss_of_a_worker(project):
     assert nothing_left(project)
 
 
+@needs_dask
+@pytest.mark.slow
+def test_blockwise_descent_survives_the_loss_of_a_worker_in_the_middle_of_a_sweep(project):
+    """Stopped when a sweep is over, so that the next one must wait for it, and killed while that waits."""
+    data, said, timers = Data(project), [], []
+    options = {"max_iterations": 3, "tolerance": 0.0}
+    expected = minimise("sbcd", data.here, ElasticNet(0.5, 0.001), **options)
+
+    with data.pool(say=said.append) as pool:
+        pid = worker_pids(pool)[pool.place[1]]
+
+        def after(record, theta):
+            if record["iteration"] == 1:
+                os.kill(pid, signal.SIGSTOP)
+                timers.append(threading.Timer(1.5, os.kill, (pid, signal.SIGKILL)))
+                timers[0].start()
+
+        found = minimise(
+            "sbcd", ShardedObjective(pool, data.layout), ElasticNet(0.5, 0.001), on_iteration=after, **options
+        )
+    timers[0].join()
+    assert found.theta.tobytes() == expected.theta.tobytes() and found.trace == expected.trace
+    assert len(said) == 1 and "is lost" in said[0]
+
+
 # ---- a scheduler that runs elsewhere
 
 
@@ -418,22 +446,94 @@ def scheduler(tmp_path, workers=2, path=None):
                 one.end(signal.SIGKILL)
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory):
+    """The address of a scheduler with two workers, shared by the tests that leave them as they were."""
+    with scheduler(tmp_path_factory.mktemp("scheduler")) as (address, _, started):
+        for one in started:
+            one.wait_for("Registered to", 120)
+        yield address
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The names of the questions that workers were asked."""
+    names, ask = [], workers.Workers.ask
+    monkeypatch.setattr(
+        workers.Workers,
+        "ask",
+        lambda self, what, *rest, **more: names.append(what.__name__) or ask(self, what, *rest, **more),
+    )
+    return names
+
+
 @needs_dask
 @pytest.mark.slow
-def test_a_scheduler_given_by_address_serves_one_training_after_the_other(project, tmp_path):
+def test_a_scheduler_given_by_address_serves_one_training_after_the_other(project, standing):
     params = small_params()
     expected = result_of(project, params)
-    with scheduler(tmp_path) as (address, _, workers):
-        for one in workers:
-            one.wait_for("Registered to", 60)
-        params.train.cluster = address
-        for _ in range(2):
-            assert result_of(project, params) == expected
-        from distributed import Client
+    params.train.cluster = standing
+    for _ in range(2):
+        assert result_of(project, params) == expected
+    from distributed import Client
 
-        with Client(address) as client:  # nothing is held for a training that is over
-            assert set(client.run(lambda: len(worker._held)).values()) == {0}
+    with Client(standing) as client:  # nothing is held for a training that is over
+        assert set(client.run(lambda: len(worker._held)).values()) == {0}
     assert nothing_left(project)
+
+
+@needs_dask
+@pytest.mark.slow
+@pytest.mark.parametrize("block_tokens", [BLOCK, 10**6])
+def test_blockwise_descent_by_workers_leaves_the_bytes_of_one_process(project, standing, block_tokens):
+    params = small_params()
+    params.train.solver, params.train.max_iterations = "sbcd", 4
+    expected = result_of(project, params, block_tokens)
+    params.train.cluster = standing
+    assert result_of(project, params, block_tokens) == expected
+
+
+@needs_dask
+@pytest.mark.slow
+@pytest.mark.parametrize("method, choose", [("cluster", False), ("covariate", True)])
+def test_clusters_by_workers_are_the_bytes_of_one_process(project, standing, asked, monkeypatch, method, choose):
+    monkeypatch.setattr(mixture, "GROUP", 70)  # bags of a group: the project has several hundred
+    params = small_params()
+    params.template.shard_tokens, params.weigh.method, params.weigh.choose_clusters = 200, method, choose
+    run_stages(project, params, "template", "weigh")
+    expected = [(project / path).read_bytes() for path in (store.WEIGHTS, store.CLUSTERS)]
+    for path in (store.WEIGHTS, store.CLUSTERS):
+        (project / path).unlink()
+    params.train.cluster = standing
+    run_stages(project, params, "weigh")
+    assert [(project / path).read_bytes() for path in (store.WEIGHTS, store.CLUSTERS)] == expected
+    assert {"count_bags", "rows_of_bags"} == set(asked) and nothing_left(project)
+
+
+@needs_dask
+@pytest.mark.slow
+def test_evaluation_by_workers_is_the_bytes_of_one_process(project, standing, asked):
+    params, made = small_params(), (store.METRICS, store.PREDICTIONS)
+    params.template.shard_tokens = 100
+    run_stages(project, params, "template", "evaluate")
+    expected = [(project / path).read_bytes() for path in made]
+    for path in made:
+        (project / path).unlink()
+    params.train.cluster = standing
+    run_stages(project, params, "evaluate")
+    assert [(project / path).read_bytes() for path in made] == expected
+    assert asked == ["measure_shards"] and nothing_left(project)
+
+
+@needs_dask
+@pytest.mark.slow
+def test_the_plan_asks_the_scheduler_for_its_workers(project, standing):
+    params = small_params()
+    params.train.cluster = standing
+    found = plan.main(project, params, BLOCK)
+    assert found["cluster"]["workers"] == 2 and not found["cluster"]["here"] and len(found["cluster"]["memory"]) == 2
+    assert "workers" not in found["bytes"]
+    plan.check(found)
 
 
 @needs_dask

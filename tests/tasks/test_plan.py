@@ -128,7 +128,7 @@ def test_workers_of_this_machine_are_counted_in(project):
 def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
     from engine.layout import dense_layout, observation_kinds
     from engine.sharded import Part, cut
-    from tasks.workers import ranges
+    from tasks.cluster.workers import ranges
 
     params, manifest = small_params(), store.whole_manifest(project)
     params.train.cluster = f"local:{workers}"

@@ -12,19 +12,27 @@ import queue
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from engine import threads
 from engine.cache import source_hash
 from engine.errors import EspalierError
-from tasks import worker
+from tasks import store
+from tasks.cluster import worker
+from tasks.cluster.sharing import JOBS, own_folder
 
 POLL = 1.0  # seconds between two looks whether all workers are still there
 FIRST_WORKER = 60.0  # seconds to wait for a worker, at the beginning and when none is left
 AWAY = 20.0  # seconds that a scheduler may be away
 PATIENCE, FIRST_PATIENCE = 300.0, 3600.0  # seconds for an answer at least, later and when a part is read first
 LOSSES = 5  # of one part while one answer is waited for
+SMALL = 1 << 16  # bytes of a question that go by way of the scheduler
+
+Say = Callable[[str], None]
 
 
 def parse(cluster: str) -> int | str:
@@ -280,3 +288,28 @@ class Workers:
             return list(self.client.nthreads())
         except (OSError, TimeoutError, RuntimeError, ValueError):
             return None
+
+
+def silence(text: str) -> None:
+    """For those who need not hear of lost workers."""
+
+
+@contextmanager
+def job_of(
+    cluster: str, root: Path, client, say: Say, n_threads: int | None, kind: type[Workers] = Workers, **job
+) -> Iterator[Workers]:
+    """Workers for a job that is described in a folder of its own, until the block ends."""
+    where = parse(cluster)
+    with own_folder(root / JOBS) as folder:
+        share = max(1, (n_threads or threads.threads()) // where) if isinstance(where, int) else n_threads
+        store.write_json(folder / "job.json", {"root": str(root.resolve()), "threads": share, **job})
+        workers = kind(client, cluster, folder, say)
+        try:
+            yield workers
+        finally:
+            workers.end()
+
+
+def bytes_of(message: tuple) -> int:
+    """About how long a message is: that of its vectors."""
+    return sum(one.nbytes for one in message if isinstance(one, np.ndarray))

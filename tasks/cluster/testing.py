@@ -1,0 +1,55 @@
+"""Evaluation on a cluster: each worker measures some shards of the test data."""
+
+from pathlib import Path
+
+import numpy as np
+
+from engine.errors import EspalierError
+from engine.model import Model
+from tasks import store
+from tasks.cluster.worker import load
+from tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
+from tasks.evaluate import measure, merge
+from tasks.tagging import numbered, numbering
+
+# ---- on a worker
+
+
+class ShardsOfModel:
+    """Shards of the test data in the numbering of a model, and the model."""
+
+    def __init__(self, shards: list, layout, theta: np.ndarray):
+        self.shards, self.layout, self.theta = shards, layout, theta
+
+
+def read_shards(folder: Path, job: dict, lo: int, hi: int) -> ShardsOfModel:
+    root, manifest = Path(job["root"]), job["manifest"]
+    if store.file_hash(root / store.CANDIDATE) != job["model"]:
+        raise EspalierError(f"{root / store.CANDIDATE}: it has changed since the evaluation began")
+    model = Model.load(root / store.CANDIDATE)
+    numbers = numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
+    shards, known = store.Shards(root, "test", manifest, job["known"]), job["known"]["sequences"]
+    ends = np.append(0, np.cumsum(known))
+    return ShardsOfModel([numbered(shards.read(int(ends[s]), int(ends[s + 1]), check=True), numbers)
+                       for s in range(lo, hi)], model.layout, model.theta)  # fmt: skip
+
+
+def measure_shards(folder: str, lo: int, hi: int):
+    test = load(folder, lo, hi, read_shards).part
+    return tuple(merge(measure(shard, test.layout, test.theta) for shard in test.shards))
+
+
+# ---- on the driver
+
+
+def measured(
+    cluster: str, root: Path, shards: store.Shards, n_threads: int | None = None, say: Say = silence
+) -> list[tuple]:  # fmt: skip
+    """What the candidate says of the test shards, as `tasks.evaluate.measure` has it, in parts in their order."""
+    job = {"manifest": shards.manifest, "known": shards.described(), "model": store.file_hash(root / store.CANDIDATE)}
+    with (
+        make_client(parse(cluster)) as client,
+        job_of(cluster, root, client, say, n_threads, **job) as made,
+    ):
+        made.share_out(len(shards.names), made.folder / "token")
+        return made.ask(measure_shards, patience=FIRST_PATIENCE)
