@@ -1,6 +1,7 @@
 """Retraining on a schedule, and the dashboard."""
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -20,6 +21,7 @@ from flows.pipeline import Project
 from flows.server import log_file, own_server
 from flows.settings import must_answer, prefect_environment, running_server
 from flows.signals import POLL_SECONDS, ending_cleanly
+from tasks import store
 
 Say = Callable[[str], None]
 say_at_once: Say = partial(print, flush=True)  # a log must not wait for a full buffer
@@ -39,8 +41,9 @@ def serve(
 ) -> None:
     """Retrain by the clock until told to end: at the times of `cron` in the time zone, or every `interval`.
 
-    One run at a time; what is due while another runs is left out. A server is started, and
-    ended, when the project has none.
+    One run at a time; what is due while another runs is left out. What was due while the schedule was not
+    served is made up for by one run, however often it was due. A server is started, and ended, when the
+    project has none.
     """
     root, params_file = root.resolve(), params_file and params_file.resolve()
     Project.open(root, params_file, list(overrides)).check()
@@ -52,7 +55,12 @@ def serve(
         say("Ctrl-C ends the schedule")
         file = params_file and str(params_file)
         parameters = {"root": str(root), "overrides": list(overrides), "params_file": file}
-        _serve(name, schedule, parameters, tags=[root.name])
+        times = {"cron": cron, "zone": zone, "seconds": interval and interval.total_seconds()}
+        with _served(root, name, times) as before:
+            due = missed(times, before)
+            if due:
+                say(f"missed: {due:%A %d %B %Y, %H:%M:%S %Z}; made up for now, once")
+            _serve(name, schedule, parameters, tags=[root.name], at_once=due is not None)
         say("the schedule has ended")
 
 
@@ -63,7 +71,39 @@ def _only(root: Path, name: str):
     return alone(root / ".espalier" / f"serve-{name}.lock", f"schedule {name!r} of this project is served already")
 
 
-def _serve(name: str, schedule, parameters: dict, tags: list[str]) -> None:
+@contextmanager
+def _served(root: Path, name: str, times: dict) -> Iterator[datetime | None]:
+    """Until when the same schedule was served the last time, as far as we know; None when it was not, or was another.
+
+    Of one that was killed we know when it began and when its last run ended.
+    """
+    path, before = root / ".espalier" / f"serve-{name}.json", None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        before = datetime.fromisoformat(found["until"]) if found["times"] == times else None
+    ended = root / ".espalier" / "run.lock"
+    if before and ended.exists():
+        before = max(before, datetime.fromtimestamp(ended.stat().st_mtime, UTC))
+    try:
+        store.write_json(path, {"times": times, "until": datetime.now(UTC).isoformat()})
+        yield before
+    finally:
+        store.write_json(path, {"times": times, "until": datetime.now(UTC).isoformat()})
+
+
+def missed(times: dict, before: datetime | None, now: datetime | None = None) -> datetime | None:
+    """The first time at which a schedule that was served until `before` has been due since; None when it was not."""
+    if before is None:
+        return None
+    now = now or datetime.now(UTC)
+    if times["seconds"]:
+        due = before + timedelta(seconds=times["seconds"])
+    else:
+        due = next_time(times["cron"], times["zone"], before)
+    return due if due < now else None
+
+
+def _serve(name: str, schedule, parameters: dict, tags: list[str], at_once: bool = False) -> None:
     """Register the flow and run what is due, one at a time, until SIGINT or SIGTERM; then pause the schedule."""
     from prefect.client.orchestration import get_client
     from prefect.types.entrypoint import EntrypointType
@@ -79,6 +119,9 @@ def _serve(name: str, schedule, parameters: dict, tags: list[str]) -> None:
             entrypoint_type=EntrypointType.MODULE_PATH,  # found wherever the package is installed
         )  # fmt: skip
         settle_earlier(deployment)
+        if at_once:
+            with get_client(sync_client=True) as client:
+                client.create_flow_run_from_deployment(deployment, tags=["missed"])
         try:
             asyncio.run(runner.start())
         finally:  # a runner that was told to end before it had begun pauses nothing
@@ -167,7 +210,7 @@ def _schedule(cron: str | None, interval: timedelta | None, zone: str):
     return Cron(cron, timezone=zone), first
 
 
-def next_time(cron: str, zone: str = "UTC") -> datetime:
+def next_time(cron: str, zone: str = "UTC", after: datetime | None = None) -> datetime:
     """When a cron expression is due next; an error that says what is expected when it is none."""
     from prefect.server.schemas.schedules import CronSchedule
 
@@ -183,7 +226,7 @@ def next_time(cron: str, zone: str = "UTC") -> datetime:
     except ValueError:
         raise EspalierError(f"cron expression {cron!r} is not valid: {expected}") from None
     try:
-        return asyncio.run(schedule.get_dates(1))[0].astimezone(place)
+        return asyncio.run(schedule.get_dates(1, start=after))[0].astimezone(place)
     except (ValueError, IndexError):
         raise EspalierError(f"cron expression {cron!r} is never due: there is no such day") from None
 

@@ -116,6 +116,27 @@ class TestSchedule:
             assert all("T04:00:00" in run["expected_start_time"] for run in waiting), "nothing is left of the old times"
             assert nightly.end(signal.SIGINT) == 0, nightly.output
 
+    def test_what_was_due_while_it_was_not_served_is_made_up_for_once(self, schedule):
+        """It was killed two days ago, so that it was due twice since."""
+        times = {"cron": "30 3 * * *", "zone": "UTC", "seconds": None}
+        two_days_ago = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+        note = schedule.project / ".espalier" / "serve-again.json"
+        note.write_text(json.dumps({"times": times, "until": two_days_ago}), encoding="utf-8")
+        lock = schedule.project / ".espalier" / "run.lock"
+        os.utime(lock, (0, 0))
+        options = "{'cron': '30 3 * * *', 'name': 'again'}"
+        with serving(schedule.project, options) as again:
+            assert "made up for now, once" in again.wait_for("missed:", 60)
+            (run,) = eventually(lambda: [r for r in runs_of(schedule.api, "again") if "missed" in r["tags"]], 60)
+            assert run["auto_scheduled"] is False
+            assert again.end() == 0, again.output
+        with serving(schedule.project, options) as again:  # nothing was missed meanwhile
+            again.wait_for("next run:", 60)
+            eventually(lambda: deployment_of(schedule.api, "again")["paused"] is False, 30)
+            assert again.end() == 0, again.output
+        assert "missed:" not in again.output
+        assert len([r for r in runs_of(schedule.api, "again") if "missed" in r["tags"]]) == 1
+
     def test_sigterm_ends_it_and_its_server_and_every_process(self, schedule):
         family = psutil.Process(schedule.process.pid).children(recursive=True)
         assert schedule.server["pid"] in {process.pid for process in family}
@@ -256,3 +277,38 @@ def test_another_port_is_taken_when_the_usual_one_is_in_use(monkeypatch):
         taken.listen()
         monkeypatch.setattr("flows.server.PORT", taken.getsockname()[1])
         assert choose_port(None) != taken.getsockname()[1]
+
+
+NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("times", "hours", "due"),
+    [
+        ({"cron": "0 3 * * *", "zone": "UTC", "seconds": None}, 50, datetime(2026, 3, 9, 3, tzinfo=UTC)),
+        ({"cron": "0 3 * * *", "zone": "UTC", "seconds": None}, 8, None),
+        ({"cron": "0 3 * * *", "zone": "Asia/Tokyo", "seconds": None}, 20, datetime(2026, 3, 9, 18, tzinfo=UTC)),
+        ({"cron": None, "zone": "UTC", "seconds": 3600.0}, 5, NOON - timedelta(hours=4)),
+        ({"cron": None, "zone": "UTC", "seconds": 3600.0}, 0.5, None),
+    ],
+)
+def test_the_first_time_that_was_missed(times, hours, due):
+    from flows.serve import missed
+
+    assert missed(times, NOON - timedelta(hours=hours), NOON) == due
+    assert missed(times, None, NOON) is None
+
+
+def test_another_schedule_of_the_same_name_has_missed_nothing(tmp_path):
+    from flows.serve import _served
+
+    daily, weekly = ({"cron": cron, "zone": "UTC", "seconds": None} for cron in ("0 3 * * *", "0 3 * * 1"))
+    with _served(tmp_path, "x", daily) as before:
+        assert before is None
+    with _served(tmp_path, "x", daily) as before:
+        assert datetime.now(UTC) - before < timedelta(minutes=1)
+    with _served(tmp_path, "x", weekly) as before:
+        assert before is None
+    (tmp_path / ".espalier" / "serve-x.json").write_text("{", encoding="utf-8")
+    with _served(tmp_path, "x", weekly) as before:
+        assert before is None
