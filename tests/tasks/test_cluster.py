@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
+import psutil
 import pytest
 from small_project import Background, eventually
 from stage_runs import run_stages, small_params
@@ -257,8 +259,6 @@ def test_a_shared_folder_outlives_its_maker_only_until_the_next_one(tmp_path, mo
 
 
 def test_no_room_for_a_shared_array_is_an_error_at_once(tmp_path):
-    import resource
-
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
@@ -304,8 +304,9 @@ def test_messages_and_shared_memory_bring_the_same_bytes(project):
     data = Data(project)
     expected = data.expected()
     for shared in (True, False):
-        with data.pool(shared=shared) as pool:
+        with data.pool(shared=shared, n_threads=4) as pool:
             assert pool.shared is shared and len(pool.ranges) == 2
+            assert set(pool.client.run(budget).values()) == {2}  # the workers share the threads
             objective = ShardedObjective(pool, data.layout)
             assert [bytes_at(objective, theta) for theta in data.thetas] == expected
             objective.value(data.thetas[0])
@@ -319,6 +320,27 @@ def test_messages_and_shared_memory_bring_the_same_bytes(project):
                     size * len(cover(*part, len(data.bounds))) for size, part in zip(sizes, pool.ranges, strict=True)
                 )
     assert nothing_left(project)
+
+
+def budget():
+    from engine import threads
+
+    return threads.threads()
+
+
+@needs_dask
+@pytest.mark.slow
+def test_without_room_for_shared_memory_theta_goes_by_messages(project):
+    data, said = Data(project), []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with data.pool(shared=True, say=said.append) as pool:
+        objective = ShardedObjective(pool, data.layout)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, before[1]))
+        try:
+            assert [bytes_at(objective, theta) for theta in data.thetas] == data.expected()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert said == ["no shared memory (File too large): theta goes by messages"] and not pool.shared
 
 
 def worker_pids(pool):
@@ -371,8 +393,6 @@ class Killing(Progress):
         self.after, self.steps, self.said = after, 0, []
 
     def step(self, n=1, note=""):
-        import psutil
-
         self.steps += 1
         if self.steps == self.after:
             children = psutil.Process().children(recursive=True)
@@ -419,6 +439,45 @@ def test_blockwise_descent_survives_the_loss_of_a_worker_in_the_middle_of_a_swee
     timers[0].join()
     assert found.theta.tobytes() == expected.theta.tobytes() and found.trace == expected.trace
     assert len(said) == 1 and "is lost" in said[0]
+
+
+DRIVER = """
+from pathlib import Path
+from stage_runs import small_params
+from tasks import train
+from tasks.progress import Progress
+
+class Lines(Progress):
+    def step(self, n=1, note=""):
+        print("step", flush=True)
+
+params = small_params()
+params.train.cluster, params.train.checkpoint_seconds = "local:2", 0
+train.main(Path("."), params, Lines(), {block})
+"""
+
+
+@needs_dask
+@pytest.mark.slow
+def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(project, monkeypatch):
+    params = small_params()
+    params.train.checkpoint_seconds = 0
+    expected = result_of(project, params)
+    path = os.pathsep.join(p for p in sys.path if p)
+    with Background("-c", DRIVER.format(block=BLOCK), cwd=project, PYTHONPATH=path) as process:
+        for _ in range(3):
+            process.wait_for("step", 120)
+        family = psutil.Process(process.process.pid).children(recursive=True)
+        assert len(family) >= 2
+        process.end(signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
+    assert not nothing_left(project)
+    monkeypatch.setattr(sharing, "YOUNG", 0.0)  # what it has left behind is old enough
+    params.train.cluster = "local:2"
+    progress = Killing(None)
+    assert result_of(project, params, progress=progress) == expected
+    assert "going on after iteration" in progress.said[0] and nothing_left(project)
 
 
 # ---- a scheduler that runs elsewhere
