@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ from flows.server import log_file, own_server
 from flows.settings import must_answer, prefect_environment, running_server
 from flows.signals import POLL_SECONDS, ending_cleanly
 from tasks import store
+
+NOTE_SECONDS = 60.0  # between two notes that a schedule is served
 
 Say = Callable[[str], None]
 say_at_once: Say = partial(print, flush=True)  # a log must not wait for a full buffer
@@ -73,22 +76,33 @@ def _only(root: Path, name: str):
 
 @contextmanager
 def _served(root: Path, name: str, times: dict) -> Iterator[datetime | None]:
-    """Until when the same schedule was served the last time, as far as we know; None when it was not, or was another.
+    """Until when the same schedule was served the last time; None when it was not, or was another.
 
-    Of one that was killed we know when it began and when its last run ended.
+    Written down every minute, for the case that we are killed.
     """
     path, before = root / ".espalier" / f"serve-{name}.json", None
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(path.read_text(encoding="utf-8"))
         before = datetime.fromisoformat(found["until"]) if found["times"] == times else None
-    ended = root / ".espalier" / "run.lock"
-    if before and ended.exists():
-        before = max(before, datetime.fromtimestamp(ended.stat().st_mtime, UTC))
-    try:
+    over = threading.Event()
+
+    def note() -> None:
         store.write_json(path, {"times": times, "until": datetime.now(UTC).isoformat()})
+
+    def go_on_noting() -> None:
+        while not over.wait(NOTE_SECONDS):
+            with suppress(OSError):  # a full disk must not end the schedule
+                note()
+
+    note()
+    thread = threading.Thread(target=go_on_noting, daemon=True)
+    thread.start()
+    try:
         yield before
     finally:
-        store.write_json(path, {"times": times, "until": datetime.now(UTC).isoformat()})
+        over.set()
+        thread.join()
+        note()
 
 
 def missed(times: dict, before: datetime | None, now: datetime | None = None) -> datetime | None:

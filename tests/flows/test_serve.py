@@ -122,8 +122,6 @@ class TestSchedule:
         two_days_ago = (datetime.now(UTC) - timedelta(days=2)).isoformat()
         note = schedule.project / ".espalier" / "serve-again.json"
         note.write_text(json.dumps({"times": times, "until": two_days_ago}), encoding="utf-8")
-        lock = schedule.project / ".espalier" / "run.lock"
-        os.utime(lock, (0, 0))
         options = "{'cron': '30 3 * * *', 'name': 'again'}"
         with serving(schedule.project, options) as again:
             assert "made up for now, once" in again.wait_for("missed:", 60)
@@ -299,12 +297,16 @@ def test_the_first_time_that_was_missed(times, hours, due):
     assert missed(times, None, NOON) is None
 
 
-def test_another_schedule_of_the_same_name_has_missed_nothing(tmp_path):
+def test_another_schedule_of_the_same_name_has_missed_nothing(tmp_path, monkeypatch):
+    from flows import serve
     from flows.serve import _served
 
+    monkeypatch.setattr(serve, "NOTE_SECONDS", 0.05)
     daily, weekly = ({"cron": cron, "zone": "UTC", "seconds": None} for cron in ("0 3 * * *", "0 3 * * 1"))
     with _served(tmp_path, "x", daily) as before:
         assert before is None
+        first = json.loads((tmp_path / ".espalier" / "serve-x.json").read_text(encoding="utf-8"))
+        eventually(lambda: first != json.loads((tmp_path / ".espalier" / "serve-x.json").read_text("utf-8")), 10)
     with _served(tmp_path, "x", daily) as before:
         assert datetime.now(UTC) - before < timedelta(minutes=1)
     with _served(tmp_path, "x", weekly) as before:
