@@ -154,7 +154,7 @@ def cluster_figures(shards, kinds, n_labels, columns, objective, weights, params
     largest = max(each, key=lambda parts: sum(parts.values()))
     return workers | {
         "parts": len(found), "worker_bytes": largest | {"all": sum(largest.values())},
-        "all_workers_bytes": sum(sum(parts.values()) for parts in each),
+        "all_workers_bytes": sum(sum(parts.values()) for parts in each) + PROCESS * (workers["workers"] - len(each)),
         "moved": {"out": sum(8 * p.weights for p in found), "in": sum(8 * p.weights * p.nodes for p in found)},
         "share": max(p.tokens for p in found) / max(1, sum(p.tokens for p in found)),
     }  # fmt: skip

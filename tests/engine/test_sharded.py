@@ -289,7 +289,7 @@ def test_gradient_solvers_end_with_the_same_bytes_however_the_blocks_lie(solver,
     assert results[0].objective == pytest.approx(whole.objective, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["sbcd", "cd", "iis", "sgd"])
+@pytest.mark.parametrize("solver", ["hybrid", "cd", "iis", "sgd"])
 def test_solvers_that_need_all_sequences_are_refused(solver):
     packed = words(12)
     with pytest.raises(EspalierError, match=f"{solver} needs the sequences .* ShardedObjective has none: choose a"):
