@@ -214,7 +214,7 @@ NOTES = [
     "so only to the eye: medians lie near the dashed line, means above it. It needs every input several times, "
     "and at n = 5,000 rare ones are still missing or seen once; with such a small Bayes error it is they that "
     "matter. A search over multinomials with the source's two errors found none for which n = 5,000 comes within "
-    "a fifth of the limit. The crosses are computed for each n, from exact moments of the gradient, and the means "
+    "14 % of the limit. The crosses are computed for each n, from exact moments of the gradient, and the means "
     "follow them; at n = 500,000 they are at the limit.",
     "Under shift the source's section 4.3 calls the semi-supervised estimator equivalent to logistic regression "
     "without weights where the model is right. Its own matrices say otherwise: there it is equivalent to the "
