@@ -15,13 +15,14 @@ def drift(found: dict[str, Any], phrases: Phrases, nouns: Nouns) -> Html:
         return message(f"No unlabelled pool was compared: every {nouns.sequence} counts the same.")
     opening = lead(
         f"Labelled and unlabelled {plural(nouns.sequence)}, grouped by what they contain. "
-        "A group that is more frequent in the pool than in the labelled data has a weight above 1."
+        "A group that is more frequent in the pool than in the labelled data has a weight above 1; "
+        "its bits are its part of the divergence."
     )
     most = max(max(g["labelled_share"], g["pool_share"]) for g in groups)
     rows = [cluster_row(g, most, phrases) for g in groups]
-    headings = ("Group", "Share", "Labelled", "Pool", "Weight", "Typical", "Such as")
+    headings = ("Group", "Share", "Labelled", "Pool", "Weight", "Bits", "Typical", "Such as")
     legend = charts.bar_legend([("a", "labelled"), ("b", "pool")])
-    shares = table("Share of each group", headings, rows, numeric=(2, 3, 4), class_="drift")
+    shares = table("Share of each group", headings, rows, numeric=(2, 3, 4, 5), class_="drift")
     return join([opening, drift_cards(found, nouns), legend, shares])
 
 
@@ -42,5 +43,6 @@ def drift_cards(found: dict[str, Any], nouns: Nouns) -> Html:
 def cluster_row(g: dict[str, Any], most: float, phrases: Phrases) -> tuple[Any, ...]:
     seen = (tag("span", phrases.context(o) or o, class_="chip") for o in g.get("typical", []))
     pair = charts.bars([("a", g["labelled_share"]), ("b", g["pool_share"])], most)
-    figures = percent(g["labelled_share"]), percent(g["pool_share"]), number(g.get("weight"))
+    bits = number(g.get("divergence"), 2)  # its part of the divergence
+    figures = percent(g["labelled_share"]), percent(g["pool_share"]), number(g.get("weight")), bits
     return number(g["cluster"]), pair, *figures, join(seen, " "), ", ".join(g.get("examples", []))

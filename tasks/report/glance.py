@@ -78,8 +78,9 @@ def figures(run: Run, m: Metrics, nouns: Nouns) -> Html:
     shown = [card(name, percent(d.get("challenger_error", m.get("token_error")), 2), "of this model, on the test data")]
     if d.get("champion_error") is not None:
         between = f"between {points(d['low'])} and {points(d['high'])} in resamples of the test data"
+        difference = points(d["difference"]).removesuffix(" points")
         shown.append(card("Champion", percent(d["champion_error"], 2), "the model it was compared with"))
-        shown.append(card("Difference", points(d["difference"]), between))
+        shown.append(card("Difference", difference, "percentage points", between))
     if m.get("f1") is not None:
         shown.append(card("F1 of entities", percent(m["f1"], 2)))
     return cards(shown)

@@ -123,7 +123,7 @@ WEIGHTS = (
 )  # fmt: skip
 GROUP = {
     "cluster": 0, "labelled": 123, "pool": 456, "labelled_share": 0.25, "pool_share": 0.5, "weight": 2.0,
-    "typical": ["U-1:t/h"], "examples": ["three", "theme"],
+    "divergence": 0.0075, "typical": ["U-1:t/h"], "examples": ["three", "theme"],
 }  # fmt: skip
 POOL = {
     "method": "cluster", "clusters": [GROUP], "jensen_shannon": 0.0123, "effective_sample_size": 6812.4,
@@ -516,7 +516,7 @@ def test_zero_active_weights_are_said():
 
 def test_drift_shows_both_shares_weights_and_what_is_typical():
     text = document().section("drift")
-    for told in ("0.012", "6,812", "of 8,000 words", "25.0%50.0%2.00", "t·[h]", "three, theme"):
+    for told in ("0.012", "6,812", "of 8,000 words", "25.0%50.0%2.000.0075", "t·[h]", "three, theme"):
         assert told in text
     assert "Pool without labels" not in text
 

@@ -42,7 +42,7 @@ def test_the_decision_stands_on_top_with_both_errors(change, word, style):
     doc = document(run=Run(decision=DECISION | change))
     text = doc.section("glance")
     assert word in text and "Not worse than the champion." in text
-    for told in ("33.33%", "34.56%", "−1.23 points", "between −2.00 points and −0.40 points"):
+    for told in ("33.33%", "34.56%", "−1.23percentage points", "between −2.00 points and −0.40 points"):
         assert told in text
     assert doc.all("div", "verdict")[0][0]["class"] == f"verdict {style}"
     (badge,) = doc.texts("a", "badge")
