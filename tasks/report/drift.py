@@ -43,6 +43,6 @@ def drift_cards(found: dict[str, Any], nouns: Nouns) -> Html:
 def cluster_row(g: dict[str, Any], most: float, phrases: Phrases) -> tuple[Any, ...]:
     seen = (tag("span", phrases.context(o) or o, class_="chip") for o in g.get("typical", []))
     pair = charts.bars([("a", g["labelled_share"]), ("b", g["pool_share"])], most)
-    bits = number(g.get("divergence"), 2)  # its part of the divergence
+    bits = number(g.get("divergence"), 1)  # its part of the divergence
     figures = percent(g["labelled_share"]), percent(g["pool_share"]), number(g.get("weight")), bits
     return number(g["cluster"]), pair, *figures, join(seen, " "), ", ".join(g.get("examples", []))

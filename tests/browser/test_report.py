@@ -25,7 +25,7 @@ train:
 """
 SENTENCES = (
     "{} O|met O|Ann B-PER|Lee I-PER|in O|Rome B-LOC", "the O|{} O|of O|Paris B-LOC|fell O", "Bo B-PER|Lee I-PER|{} O",
-    "Rome B-PER|said O|{} O", "{} O|is O|a O|word O",
+    "{} B-PER|came O", "{} O|came O",  # nobody can tell these two apart
 )  # fmt: skip
 
 

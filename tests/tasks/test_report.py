@@ -516,7 +516,7 @@ def test_zero_active_weights_are_said():
 
 def test_drift_shows_both_shares_weights_and_what_is_typical():
     text = document().section("drift")
-    for told in ("0.012", "6,812", "of 8,000 words", "25.0%50.0%2.000.0075", "t·[h]", "three, theme"):
+    for told in ("0.012", "6,812", "of 8,000 words", "25.0%50.0%2.000.008", "t·[h]", "three, theme"):
         assert told in text
     assert "Pool without labels" not in text
 
