@@ -123,7 +123,7 @@ WEIGHTS = (
 )  # fmt: skip
 GROUP = {
     "cluster": 0, "labelled": 123, "pool": 456, "labelled_share": 0.25, "pool_share": 0.5, "weight": 2.0,
-    "divergence": 0.0075, "typical": ["U-1:t/h"], "examples": ["three", "theme"],
+    "divergence": 0.008, "typical": ["U-1:t/h"], "examples": ["three", "theme"],
 }  # fmt: skip
 POOL = {
     "method": "cluster", "clusters": [GROUP], "jensen_shannon": 0.0123, "effective_sample_size": 6812.4,
