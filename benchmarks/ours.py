@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.corpora import Problem
-from engine import decode, measures
 from engine.chain_objective import ChainObjective
-from engine.data import Dataset, select
+from engine.data import Dataset
 from engine.layout import Layout
 from engine.penalty import ElasticNet
 from engine.solvers import SOLVERS, minimise
+from tasks.experiments.problems import accuracy, decoded, warm_up
 
-TINY = 20  # sequences of the warm-up
+__all__ = ["Fit", "accuracy", "decoded", "fit", "gradient_seconds", "reached", "solvers", "summary", "warm_up"]
 
 
 @dataclass
@@ -28,16 +28,6 @@ class Fit:
 def solvers(*wanted: str) -> list[str]:
     """Those of the wanted solvers that this version has."""
     return [name for name in wanted if name in SOLVERS]
-
-
-def warm_up(dataset: Dataset, layout: Layout, solver: str | None = None, penalty: ElasticNet | None = None) -> None:
-    """Compile, or load from the cache, what the timed run will call: the same calls on a few sequences."""
-    tiny = select(dataset, np.arange(min(TINY, len(dataset.weights))))
-    objective = ChainObjective(tiny, layout)
-    objective.value_and_gradient(np.zeros(layout.size))
-    if solver:
-        minimise(solver, objective, penalty, max_iterations=2)
-    decode.viterbi(tiny, layout, np.zeros(layout.size))
 
 
 def fit(
@@ -83,19 +73,6 @@ def gradient_seconds(objective: ChainObjective, theta: np.ndarray, repeats: int 
         objective.value_and_gradient(theta)
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
-
-
-def accuracy(problem: Problem, predicted: list[str]) -> dict:
-    """Token error, and F1 in the sense of conlleval where the labels are chunks."""
-    gold = problem.test_labels
-    found = {"error": measures.token_error(np.array(gold), np.array(predicted))}
-    if measures.is_chunk_scheme(problem.labels):
-        found["f1"] = measures.conlleval(gold, predicted, problem.test.offsets)[0]["f1"]
-    return found
-
-
-def decoded(problem: Problem, layout: Layout, theta: np.ndarray) -> list[str]:
-    return [problem.labels[i] for i in decode.viterbi(problem.test, layout, theta)]
 
 
 def summary(problem: Problem, layout: Layout, found: Fit, reference: float | None = None) -> dict:

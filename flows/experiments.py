@@ -56,9 +56,9 @@ class Reproduction:
         results = {cell.key: finished(self.root, self.name, cell) for cell in self.cells}
         report = self.experiment.report(results, self.settings)
         paths = write_report(self.root, self.name, report, results, self.settings)
-        comparisons = [item._asdict() for item in report.comparisons]
+        comparisons, checks = ([item._asdict() for item in items] for items in (report.comparisons, report.checks))
         return {"cells": len(self.cells), "computed": computed, "quick": self.settings.quick, "paths": paths,
-                "comparisons": comparisons}  # fmt: skip
+                "comparisons": comparisons, "checks": checks}  # fmt: skip
 
 
 def chosen(name: str, settings: Settings) -> tuple[list[str], dict[str, dict]]:
@@ -93,4 +93,6 @@ def run_direct(
 def summary(figures: dict) -> str:
     """One line for people."""
     kept = figures["cells"] - figures["computed"]
-    return f"{figures['computed']} cells computed, {kept} kept from before"
+    broken = sum(not check["holds"] for check in figures["checks"])
+    said = f"; {broken} of {len(figures['checks'])} statements do not hold" if broken else ""
+    return f"{figures['computed']} cells computed, {kept} kept from before{said}"

@@ -3,6 +3,7 @@
 From the command line come in through `flows.run`, which sets the environment first.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from prefect import Task, flow, get_run_logger, task
@@ -43,6 +44,21 @@ def publish(name: str, figures: dict) -> None:
         create_markdown_artifact(text, f"reproduce-{name}", "The source's figures beside ours")
 
 
+def one_by_one(work: Reproduction, waiting: list[Cell]) -> Iterator[str]:
+    """Compute cells in turn; the key of each when it is finished."""
+    for cell in waiting:
+        cell_task(work, cell)()
+        yield cell.key
+
+
+def side_by_side(work: Reproduction, waiting: list[Cell]) -> Iterator[str]:
+    """The same with several at a time, in the order in which they end."""
+    keys = {cell_task(work, cell).submit(): cell.key for cell in waiting}
+    for future in as_completed(list(keys)):
+        future.result()
+        yield keys[future]
+
+
 def run_experiment(root: Path, name: str, settings: Settings) -> dict:
     """Cells that are not finished fan out; when all are done, the report."""
     work = Reproduction.open(root, name, settings)
@@ -50,10 +66,8 @@ def run_experiment(root: Path, name: str, settings: Settings) -> dict:
     outside = listener_of.get()
     progress = Both(outside(name), Bar(name)) if outside else Bar(name)
     progress.begin(len(waiting), "cell")
-    keys = {cell_task(work, cell).submit(): cell.key for cell in waiting}
-    for future in as_completed(list(keys)):
-        future.result()
-        progress.step(note=keys[future])
+    for key in (one_by_one if work.experiment.serial else side_by_side)(work, waiting):
+        progress.step(note=key)
     figures = report_task(work, len(waiting))()
     progress.end(summary(figures))
     get_run_logger().info("%s: %s", name, summary(figures))

@@ -16,6 +16,11 @@ from typing import Any, NamedTuple
 from engine.errors import EspalierError
 
 MODULES = {
+    "simulated": "tasks.experiments.simulated_report",
+    "optimisers": "tasks.experiments.optimisers_report",
+    "nettalk-sparsity": "tasks.experiments.nettalk_sparsity",
+    "nettalk-context": "tasks.experiments.nettalk_context",
+    "path": "tasks.experiments.regularisation_path",
     "semisup": "tasks.experiments.semisup_report",
     "spam": "tasks.experiments.spam_report",
     "semisup-sequences": "tasks.experiments.sequences_report",
@@ -49,6 +54,15 @@ class Comparison(NamedTuple):
     note: str = ""
 
 
+class Check(NamedTuple):
+    """A statement that must hold on our data, as texts for readers, and whether it does."""
+
+    text: str
+    holds: bool
+    ours: str
+    wanted: str
+
+
 class Report(NamedTuple):
     """What is shown of an experiment."""
 
@@ -57,6 +71,7 @@ class Report(NamedTuple):
     comparisons: list[Comparison]
     sections: list[tuple[str, str, str]]  # id, heading, markup
     notes: list[str]  # how ours differs from the source, what surprised
+    checks: list[Check] = []
 
 
 class Experiment(NamedTuple):
@@ -65,6 +80,7 @@ class Experiment(NamedTuple):
     cells: Callable[[Settings], list[Cell]]
     report: Callable[[dict[str, dict], Settings], Report]
     corpora: tuple[str, ...] = ()  # files below the folder of corpora
+    serial: bool = False  # one cell at a time: cells that are timed, or that need much memory
 
 
 def experiment(name: str) -> Experiment:

@@ -1,14 +1,16 @@
 """The report of an experiment as three files: a page for people, Markdown for a repository, JSON for machines."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tasks import store
-from tasks.experiments import Comparison, Report, Settings
+from tasks.experiments import Check, Comparison, Report, Settings
 from tasks.page import Html, join, lead, page, section, table, tag
 
 FOLDER = "reports/reproduce"
 HEADINGS = ("where", "what", "source", "ours", "note")
-SHORT = "A short run with few replications: its figures are rough."
+CHECK_HEADINGS = ("statement", "holds", "ours", "wanted")
+SHORT = "A short run with little data or few replications: its figures are rough, and statements need not hold."
 
 
 def write_report(root: Path, name: str, report: Report, results: dict[str, dict], settings: Settings) -> dict[str, str]:
@@ -16,7 +18,8 @@ def write_report(root: Path, name: str, report: Report, results: dict[str, dict]
     texts = {"html": html(report, settings), "md": markdown(report, settings)}
     data = {
         "experiment": name, "quick": settings.quick, "title": report.title, "notes": report.notes,
-        "comparisons": [item._asdict() for item in report.comparisons], "cells": results,
+        "comparisons": [item._asdict() for item in report.comparisons],
+        "checks": [item._asdict() for item in report.checks], "cells": results,
     }  # fmt: skip
     paths = {kind: root / FOLDER / f"{name}.{kind}" for kind in ("html", "md", "json")}
     for kind, text in texts.items():
@@ -30,25 +33,37 @@ def html(report: Report, settings: Settings) -> str:
     warning = tag("p", SHORT, class_="message") if settings.quick else ""
     header = join([tag("p", "Reproduction", class_="eyebrow"), tag("h1", report.title), lead(report.lead), warning])
     beside = section("figures", "Their figures and ours", comparison_table(report.comparisons))
+    held = [section("checks", "What must hold", check_table(report.checks))] if report.checks else []
     drawn = [section(key, title, Html(body)) for key, title, body in report.sections]
     said = section("notes", "How ours differs", tag("ul", *(tag("li", note) for note in report.notes)))
-    contents = [("figures", "Figures"), *((key, title) for key, title, _ in report.sections), ("notes", "Differences")]
-    return page(report.title, join([beside, *drawn, said]), header_html=header, contents=contents)
+    contents = [("figures", "Figures"), *([("checks", "Checks")] if held else []),
+                *((key, title) for key, title, _ in report.sections), ("notes", "Differences")]  # fmt: skip
+    return page(report.title, join([beside, *held, *drawn, said]), header_html=header, contents=contents)
 
 
 def comparison_table(comparisons: list[Comparison]) -> Html:
     return table("The source's figures beside ours", HEADINGS, comparisons, class_="stack")
 
 
+def check_table(checks: list[Check]) -> Html:
+    return table("Statements about our figures", CHECK_HEADINGS, checks_plain(checks), class_="stack")
+
+
+def checks_plain(checks: list[Check]) -> list[list[str]]:
+    return [[check.text, "yes" if check.holds else "NO", check.ours, check.wanted] for check in checks]
+
+
 def markdown(report: Report, settings: Settings) -> str:
-    rows = [HEADINGS, ["---"] * len(HEADINGS), *comparisons_plain(report.comparisons)]
     lines = [f"# {report.title}", "", report.lead, ""]
     lines += [SHORT, ""] if settings.quick else []
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines += plain_table(HEADINGS, report.comparisons)
+    if report.checks:
+        lines += ["", "## What must hold", "", *plain_table(CHECK_HEADINGS, checks_plain(report.checks))]
     lines += ["", "## How ours differs", "", *(f"- {note}" for note in report.notes)]
     return "\n".join(lines) + "\n"
 
 
-def comparisons_plain(comparisons: list[Comparison]) -> list[list[str]]:
-    """Cells of a Markdown table, in which a bar would begin another."""
-    return [[text.replace("|", "\\|") for text in item] for item in comparisons]
+def plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table, in which a bar would begin another cell."""
+    escaped = ([text.replace("|", "\\|") for text in row] for row in rows)
+    return ["| " + " | ".join(row) + " |" for row in (headings, ["---"] * len(headings), *escaped)]

@@ -1,0 +1,140 @@
+"""Experiments of the papers on small made-up corpora: every cell runs, the page holds what the source has."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from engine.layout import dense_layout
+from tasks.experiments import Settings, experiment, problems, simulated
+from tasks.experiments.drawings import Curve, interval, xy_chart
+from tasks.experiments.problems import FILES, by_template, families, fit, load, make_problem, read
+from tasks.experiments.writing import html, markdown
+
+QUICK = Settings(quick=True)
+
+
+def written(path, sequences):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n\n".join("\n".join(" ".join(token) for token in tokens) for tokens in sequences) + "\n"
+    path.write_bytes(gzip.compress(text.encode()))
+
+
+def word(random):
+    """Letters whose phoneme is the capital, but for a c before e, which is an S, and a silent e at the end."""
+    letters = "".join(random.choice(list("abce"), random.integers(2, 7)))
+    told = []
+    for t, letter in enumerate(letters):
+        last = t == len(letters) - 1
+        soft = letter == "c" and not last and letters[t + 1] == "e"
+        told.append((letter, "-" if letter == "e" and last else "S" if soft else letter.upper()))
+    return told
+
+
+def sentence(random, kinds):
+    """Names and small words; a chunk goes on after a determiner."""
+    told, inside = [], False
+    for _ in range(int(random.integers(3, 8))):
+        which = int(random.integers(0, 3))
+        text, tag = (("the", "DT"), (f"name{random.integers(0, 6)}", "NN"), ("goes", "VB"))[which]
+        label = f"{'I' if inside else 'B'}-{kinds[0]}" if which == 1 else f"B-{kinds[0]}" if which == 0 else kinds[1]
+        told.append((text, tag, label))
+        inside = which == 0
+    return told
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Corpora of the right names and shapes."""
+    random, root = np.random.default_rng(0), tmp_path_factory.mktemp("corpora")
+    for count, name in zip((60, 25), FILES["nettalk"], strict=True):
+        written(root / name, [word(random) for _ in range(count)])
+    for corpus, kinds in (("conll2000", ("NP", "B-VP")), ("conll2002-esp", ("PER", "O"))):
+        for count, name in zip((50, 20), FILES[corpus], strict=True):
+            written(root / name, [sentence(random, kinds) for _ in range(count)])
+    return root
+
+
+EXPERIMENTS = {  # what the page must show: pieces of comparisons, and statements
+    "simulated": (["active λ of M7, ρ1 = 1", "test error of M2 against M3"], 2),
+    "optimisers": (["evaluations, limited memory", "all sentences, improved iterative scaling"], 6),
+    "nettalk-sparsity": (["test error, SBCD, ρ1 = 10", "test error, SGD", "active μ + λ, OWL-QN"], 7),
+    "nettalk-context": (["test error, pseudo 3-gram, 2 sweeps", "test error, 5-gram, 1 sweeps"], 3),
+    "path": (["the whole path, SBCD", "the whole path, proximal quasi-Newton"], 4),
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_cell_runs_and_the_page_shows_it(folder, name):
+    settings = Settings(True, folder)
+    chosen = experiment(name)
+    cells = chosen.cells(settings)
+    results = {cell.key: json.loads(json.dumps(cell.function(**cell.arguments, **cell.files))) for cell in cells}
+    report = chosen.report(results, settings)
+    wanted, statements = EXPERIMENTS[name]
+    told = [item.what for item in report.comparisons]
+    assert all(any(piece in what for what in told) for piece in wanted)
+    assert len(report.checks) == statements and all(isinstance(check.holds, bool) for check in report.checks)
+    page, text = html(report, settings), markdown(report, settings)
+    assert "What must hold" in page and "What must hold" in text and "<svg" in page
+    assert "nan" not in page.lower().replace("dominan", "")
+
+
+def test_full_cells_differ_from_quick_ones_in_arguments_alone(folder):
+    """Full-size cells are the source's: all data, and the same keys but for blocks of replications."""
+    for name in EXPERIMENTS:
+        chosen = experiment(name)
+        full, quick = (chosen.cells(Settings(short, folder)) for short in (False, True))
+        assert len({cell.key for cell in full}) == len(full) >= len(quick)
+        assert all(cell.arguments.get("limit") in (None, 5) for cell in full)
+
+
+# ---- what the experiments share
+
+
+def test_active_weights_are_counted_by_family_and_template(folder):
+    problem = make_problem(read(folder / FILES["conll2000"][0]), read(folder / FILES["conll2000"][1]),
+                           ["*w:%x[0,0]", "Up:%x[0,1]"])  # fmt: skip
+    layout = dense_layout(len(problem.labels), problem.kinds, start=True)
+    theta = np.zeros(layout.size)
+    first, second = layout.bounds()
+    word_at, tag_at = (next(x for x, text in enumerate(problem.observations) if text.startswith(head))
+                       for head in ("*w:", "Up:"))  # fmt: skip
+    theta[layout.unigram_ptr[word_at]] = theta[layout.unigram_ptr[tag_at]] = theta[first] = theta[-1] = 1.0
+    assert families(layout, theta) == {"active": 4, "mu": 2, "lambda": 2}
+    assert by_template(problem, layout, theta) == {"*w mu": 1, "*w lambda": 2, "Up mu": 1}
+    labels, words, tags = len(problem.labels), 8, 3
+    assert problem.virtual_size == words * (labels + labels**2) + tags * labels
+
+
+def test_a_fit_learns_the_rule_of_the_words(folder):
+    train, test = (folder / name for name in FILES["nettalk"])
+    problem = load(train, test, ["*:%x[0,0]", "U:%x[1,0]"])
+    layout = dense_layout(len(problem.labels), problem.kinds)
+    found = fit(problem, layout, "lbfgs", problems.ElasticNet(0.0, 0.1), iterations=60)
+    result = problems.measured(problem, layout, found.theta)
+    assert result["train_error"] < 0.03 and result["error"] < 0.05 and "f1" not in result
+    assert load(train, test, ["*:%x[0,0]", "U:%x[1,0]"]) is problem  # kept for the next cell
+    assert load(train, test, ["*:%x[0,0]"], 10).train.weights.sum() == 10
+
+
+def test_the_exact_error_of_the_truth_is_the_bayes_error():
+    """Posterior decoding with the true model's scores errs as little as can be, any other theta more."""
+    layout = simulated.layout_of(simulated.KINDS["M1"])
+    model = simulated.simulated.truth()
+    emission, transition = np.log(np.array(model["emission"])), np.log(np.array(model["transition"]))
+    theta = np.concatenate([emission.T.ravel(), np.zeros(30), np.tile(transition.ravel(), 5)])
+    least = simulated.bayes_error()
+    assert least == pytest.approx(0.154, abs=5e-4)
+    assert least <= simulated.exact_error(layout, theta) < least + 0.01  # the likeliest path is nearly as good
+    assert simulated.exact_error(layout, np.zeros(layout.size)) > 0.5
+
+
+def test_intervals_and_charts():
+    assert interval([1.0, 1.0, 1.0]) == (1.0, 1.0, 1.0)
+    mean, low, high = interval([0.0, 2.0])
+    assert (mean, low, high) == (1.0, -1.0, 3.0)
+    drawn = xy_chart("k", "T", "x", [Curve("<one>", [(1, 2.0), (10, 3.0)]), Curve("two", [(5, 1.0)])], log_x=True)
+    assert "&lt;one&gt;: 3.00 at x 10" in drawn and drawn.count("<polyline") == 2 and "stroke-dasharray" not in drawn
+    assert "nothing to draw" in xy_chart("k", "T", "x", [Curve("none", [])])
