@@ -53,7 +53,8 @@ def cells(settings: Settings) -> list[Cell]:
     common = {"replications": block, "sequences": SEQUENCES, "seed": SEED}
     grid = {"rho2": PENALTIES[1::2] if settings.quick else PENALTIES}
     made = [Cell(f"models-{r:03d}", compared, {"first": r} | common | grid) for r in blocks(models)]
-    made += [Cell(f"validated-{r:03d}", crossvalidated, {"first": r, "folds": FOLDS} | common | grid)
+    folds = {"folds": 2 if settings.quick else FOLDS}
+    made += [Cell(f"validated-{r:03d}", crossvalidated, {"first": r} | folds | common | grid)
              for r in blocks(validated)]  # fmt: skip
     made += [Cell(f"selected-{r:03d}", selected, {"first": r, "rho1": STRENGTH} | common) for r in blocks(others)]
     return made + [Cell(f"converged-{r:03d}", converged, {"first": r, "rho1": STRENGTH, "sweeps": SWEEPS} | common)

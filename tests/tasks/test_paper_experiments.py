@@ -62,6 +62,10 @@ EXPERIMENTS = {  # what the page must show: pieces of comparisons, and statement
     "nettalk-sparsity": (["test error, SBCD, ρ1 = 10", "test error, SGD", "active μ + λ, OWL-QN"], 7),
     "nettalk-context": (["test error, pseudo 3-gram, 2 sweeps", "test error, 5-gram, 1 sweeps"], 3),
     "path": (["the whole path, SBCD", "the whole path, proximal quasi-Newton"], 4),
+    "nettalk-patterns": (["test error, (y, x) + (y', y, x)", "without a start label"], 5),
+    "nettalk-thresholds": (["error without [−2, 2]", "active μ + λ, and orphans"], 3),
+    "chunking": (["test error, all four", "F without weights up to 0.75", "active (y', y, word)", "words with"], 5),
+    "selection": (["mutual information, Spanish", "L1 by SBCD, Chunks"], 6),
 }
 
 
