@@ -506,6 +506,7 @@ def _comparison_lines(name: str, found: dict) -> list[str]:
     if "skipped" in found:
         return [f"{name}: left out, {found['skipped']}"]
     rows = [f"  {c['place']}: {c['what']}: {c['source']} in the source, {c['ours']} here" for c in found["comparisons"]]
+    rows += [f"  {'holds' if c['holds'] else 'DOES NOT HOLD'}: {c['text']}: {c['ours']}" for c in found["checks"]]
     return [name, *rows, f"  report {found['paths']['html']}"]
 
 

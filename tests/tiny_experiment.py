@@ -1,6 +1,6 @@
 """An experiment of three sums, for the tests of the frame."""
 
-from tasks.experiments import Cell, Comparison, Experiment, Report, Settings
+from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
 
 CALLS: list[int] = []
 OFFSET = {"value": 0}
@@ -21,7 +21,8 @@ def cells(settings: Settings) -> list[Cell]:
 def report(results: dict[str, dict], settings: Settings) -> Report:
     total = sum(found["sum"] for found in results.values())
     rows = [Comparison("table 1", "a sum | with a bar", "3", str(total), "<b>")]
-    return Report("Sums <script>", "A lead.", rows, [("sums", "Sums", "<p>drawn</p>")], ["A note."])
+    checks = [Check("the sum is above <2>", total > 2, str(total), "more than 2")]
+    return Report("Sums <script>", "A lead.", rows, [("sums", "Sums", "<p>drawn</p>")], ["A note."], checks)
 
 
 EXPERIMENT = Experiment("tiny", "three sums", cells, report)

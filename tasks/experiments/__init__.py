@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 from engine.errors import EspalierError
 
 MODULES = {
+    "semisup": "tasks.experiments.semisup_report",
+    "spam": "tasks.experiments.spam_report",
+    "semisup-sequences": "tasks.experiments.sequences_report",
     "simulated": "tasks.experiments.simulated_report",
     "optimisers": "tasks.experiments.optimisers_report",
     "nettalk-sparsity": "tasks.experiments.nettalk_sparsity",
@@ -25,9 +28,6 @@ MODULES = {
     "nettalk-thresholds": "tasks.experiments.nettalk_thresholds",
     "chunking": "tasks.experiments.chunking_report",
     "selection": "tasks.experiments.selection_report",
-    "semisup": "tasks.experiments.semisup_report",
-    "spam": "tasks.experiments.spam_report",
-    "semisup-sequences": "tasks.experiments.sequences_report",
 }
 ALL = "all"
 

@@ -24,6 +24,7 @@ ROWS = {
 SPARSE = ("sbcd-0.1", "sbcd-0.2", "sbcd-0.5")
 DESCENT = tuple(name for name in ROWS if name.startswith("sbcd"))
 MOST_SHARE, MOST_POINTS = 0.08, 0.003
+NOISE = 0.03  # of a time
 NOTES = [
     "The corpus is another cut of the same dictionary: 18,012 words for training and 1,995 for the test with 51 "
     "phonemes, where the source has 16,452 and 1,628 with 53. Spellings of the test do not occur in the training "
@@ -114,10 +115,9 @@ def checks(results: dict[str, dict]) -> list[Check]:
                           f"{points(worse)} against L-BFGS", f"at most {points(MOST_POINTS, 1)}"))  # fmt: skip
     rows = sorted((results[name] for name in DESCENT), key=lambda row: -row["active"])
     seconds = [row["seconds"] for row in rows]
-    falls = sum(b < a for a, b in zip(seconds, seconds[1:], strict=False))
-    made.append(Check("training time falls as active weights fall",
-                      falls == len(rows) - 1, " → ".join(minutes(s) for s in seconds),
-                      f"{len(rows) - 1} falls from the densest to the sparsest; here {falls}"))  # fmt: skip
+    falls = all(b <= (1 + NOISE) * a for a, b in zip(seconds, seconds[1:], strict=False)) and seconds[-1] < seconds[0]
+    made.append(Check("training time falls as active weights fall", falls, " → ".join(minutes(s) for s in seconds),
+                      f"a fall from each to the next sparser one, up to {percent(NOISE, 0)} of noise"))  # fmt: skip
     return made
 
 

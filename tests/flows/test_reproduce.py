@@ -58,7 +58,11 @@ def test_what_is_written(tmp_path):
     assert "Sums &lt;script&gt;" in page and "<p>drawn</p>" in page and "&lt;b&gt;" in page and "A note." in page
     assert "short run" in page and "short run" in text
     assert "| table 1 | a sum \\| with a bar | 3 | 1 | <b> |" in text and "- A note." in text
+    assert "the sum is above &lt;2&gt;" in page and ">NO<" in page
+    assert "| the sum is above <2> | NO | 1 | more than 2 |" in text
     data = json.loads(Path(found["paths"]["json"]).read_text())
+    assert data["checks"] == found["checks"]
+    assert found["checks"] == [{"text": "the sum is above <2>", "holds": False, "ours": "1", "wanted": "more than 2"}]
     assert data["quick"] is True and data["comparisons"][0]["ours"] == "1"
     assert data["cells"] == {"cell0": {"sum": 0}, "cell1": {"sum": 1}}
 
@@ -87,7 +91,8 @@ def test_the_command(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "table 1: a sum | with a bar: 3 in the source, 1 here" in out and "needy: left out, there is no" in out
     assert f"report {tmp_path / 'reports/reproduce/tiny.html'}" in out
-    assert "2 cells computed, 0 kept from before" in err
+    assert "2 cells computed, 0 kept from before; 1 of 1 statements do not hold" in err
+    assert "DOES NOT HOLD: the sum is above <2>: 1" in out
 
 
 def test_the_command_with_json(tmp_path, capsys):
@@ -125,11 +130,11 @@ import json, sys
 from pathlib import Path
 from tasks import experiments as registry
 registry.MODULES.clear()
-registry.MODULES["tiny"] = "tiny_experiment"
+registry.MODULES |= {"tiny": "tiny_experiment", "serial": "serial_experiment"}
 from flows.run import run_reproduce
 from tasks.experiments import Settings
 root = Path(sys.argv[1])
-runs = [run_reproduce(root, "tiny", Settings()) for _ in range(2)]
+runs = [run_reproduce(root, "all", Settings()) for _ in range(2)]
 from prefect import get_client
 with get_client(sync_client=True) as client:
     flows = [run.state.type.value for run in client.read_flow_runs()]
@@ -145,6 +150,8 @@ def test_the_flow(tmp_path):
     done = subprocess.run([sys.executable, "-c", WITH_PREFECT, tmp_path], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert [one["tiny"]["computed"] for one in found["runs"]] == [3, 0]
+    assert [{name: one["computed"] for name, one in run.items()} for run in found["runs"]] == [
+        {"tiny": 3, "serial": 3}, {"tiny": 0, "serial": 0}]  # fmt: skip
     assert found["flows"] == ["COMPLETED", "COMPLETED"] and "reproduce-tiny" in found["artefacts"]
-    assert {path for path in tree(tmp_path / "reports" / "reproduce")} == {"tiny.html", "tiny.md", "tiny.json"}
+    assert {path for path in tree(tmp_path / "reports" / "reproduce")} == {
+        f"{name}.{kind}" for name in ("tiny", "serial") for kind in ("html", "md", "json")}  # fmt: skip
