@@ -6,7 +6,7 @@ from tasks.experiments.nettalk import pattern
 from tasks.experiments.problems import FILES, files_of
 from tasks.page import Html, figure, join, lead, number, percent, table
 
-RHO2, ITERATIONS = 0.1, 80
+RHO2, ITERATIONS = 0.1, 60
 QUICK_ITERATIONS, QUICK_WORDS, CONFUSIONS = 3, 100, 20
 X = "%x[0,0]"
 THREE = "%x[-1,0]/%x[0,0]/%x[1,0]"

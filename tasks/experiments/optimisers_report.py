@@ -18,7 +18,7 @@ SOURCE = {"iis": (">150", ">150", ">188.65"), "cg-fr": ("19", "99", "124.67"), "
 CASES = {
     "five": (SHORT, 5, 0.0, 3000),
     "five-prior": (SHORT, 5, 1.0, 3000),
-    "all": (LONG, None, 1.0, 400),
+    "all": (LONG, None, 1.0, 200),
 }
 QUICK = {"five": (SHORT, 5, 0.0, 60), "five-prior": (SHORT, 5, 1.0, 60), "all": (LONG, 200, 1.0, 20)}
 TITLES = {

@@ -10,7 +10,7 @@ from tasks.experiments.nettalk import LETTER, all_pairs
 from tasks.experiments.problems import FILES, files_of, fit, load, measured
 from tasks.page import Html, figure, join, lead, number, percent, signed, tag
 
-RHO1 = [20.0, 10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1]
+RHO1 = [10.0, 5.0, 2.0, 1.0, 0.5, 0.2]
 RHO2, TOLERANCE, MOST = 0.001, 1e-4, 500
 QUICK_RHO1, QUICK_MOST, QUICK_WORDS = [5.0, 1.0, 0.2], 5, 150
 SOLVERS = {"sbcd": "SBCD", "pqn": "proximal quasi-Newton"}

@@ -10,8 +10,8 @@ from tasks.page import Html, figure, join, lead, number, percent, tag
 
 CORPORA = {"conll2000": "Chunks (CoNLL-2000)", "conll2002-esp": "Spanish named entities (CoNLL-2002)"}
 SIZES = [300, 1_000, 3_000, 9_000, 30_000, 100_000]
-RHO1 = [0.5, 1.0, 2.0, 5.0, 15.0, 50.0]
-RHO2, ITERATIONS, SWEEPS, STEPS = 1e-5, 60, 15, 60
+RHO1 = [0.5, 1.0, 3.0, 10.0, 50.0]
+RHO2, ITERATIONS, SWEEPS, STEPS = 1e-5, 60, 12, 60
 QUICK_SIZES, QUICK_RHO1, QUICK_SENTENCES = [30, 100], [1.0, 5.0], 60
 WAYS = {"cut-off": "cut-off by count", "information": "mutual information", "threshold": "largest weights of L2",
         "sbcd": "L1 by SBCD", "owlqn": "L1 by OWL-QN"}  # fmt: skip

@@ -30,9 +30,8 @@ NOTES = [
     f"over {VALIDATED} replications.",
     "Weights of the start label are counted with those of pairs, as the source's footnote describes its program; "
     "they are why M1 has up to 240 weights and not 210.",
-    "Ours is a better descent than the source's: a block is visited until a step is accepted that lowers the "
-    "objective, and the active weights take joint steps after a sweep. So a sweep by blocks is ahead of a sweep "
-    "over single weights in our figure, where the source found them alike.",
+    "An iteration by blocks is not quite the source's: a block takes steps until one is accepted that lowers the "
+    "objective, and the active weights take joint steps after a sweep.",
     "Seconds are those of the whole descent of ten sweeps, for one sample. In the source the ratio of single "
     "weights to blocks is 16; ours is compiled either way.",
 ]

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from engine.layout import dense_layout
-from tasks.experiments import Settings, experiment, problems, simulated
+from tasks.experiments import Settings, chunking, experiment, optimisers_report, problems, selection_report, simulated
 from tasks.experiments.drawings import Curve, interval, xy_chart
-from tasks.experiments.problems import FILES, by_template, families, fit, load, make_problem, read
+from tasks.experiments.nettalk import context_lines, per_position
+from tasks.experiments.problems import FILES, Fit, by_template, families, fit, load, make_problem, read
 from tasks.experiments.writing import html, markdown
-
-QUICK = Settings(quick=True)
 
 
 def written(path, sequences):
@@ -60,7 +59,7 @@ EXPERIMENTS = {  # what the page must show: pieces of comparisons, and statement
     "simulated": (["active λ of M7, ρ1 = 1", "test error of M2 against M3"], 2),
     "optimisers": (["evaluations, limited memory", "all sentences, improved iterative scaling"], 6),
     "nettalk-sparsity": (["test error, SBCD, ρ1 = 10", "test error, SGD", "active μ + λ, OWL-QN"], 7),
-    "nettalk-context": (["test error, pseudo 3-gram, 2 sweeps", "test error, 5-gram, 1 sweeps"], 3),
+    "nettalk-context": (["test error, pseudo 3-gram, the source's 20", "test error, 5-gram, the source's 30"], 3),
     "path": (["the whole path, SBCD", "the whole path, proximal quasi-Newton"], 4),
     "nettalk-patterns": (["test error, (y, x) + (y', y, x)", "without a start label"], 5),
     "nettalk-thresholds": (["error without [−2, 2]", "active μ + λ, and orphans"], 3),
@@ -142,3 +141,68 @@ def test_intervals_and_charts():
     drawn = xy_chart("k", "T", "x", [Curve("<one>", [(1, 2.0), (10, 3.0)]), Curve("two", [(5, 1.0)])], log_x=True)
     assert "&lt;one&gt;: 3.00 at x 10" in drawn and drawn.count("<polyline") == 2 and "stroke-dasharray" not in drawn
     assert "nothing to draw" in xy_chart("k", "T", "x", [Curve("none", [])])
+
+
+# ---- parts of single experiments
+
+
+def test_templates_of_the_context():
+    assert context_lines("pseudo", 3) == ["U", "B", "*1:%x[0,0]", "*-1:%x[-1,0]", "*+1:%x[1,0]"]
+    true = context_lines("true", 5)
+    assert true[2:4] == ["*1:%x[0,0]", "*3:%x[-1,0]/%x[0,0]/%x[1,0]"] and len(true) == 5
+    assert len(context_lines("pseudo", 5)) == 7
+
+
+def test_weights_that_a_position_looks_at(folder):
+    problem = load(*(folder / name for name in FILES["nettalk"]), ["U1:%x[0,0]", "U2:%x[1,0]"])
+    layout = dense_layout(len(problem.labels), problem.kinds, start=False)
+    theta = np.zeros(layout.size)
+    x = problem.observations.index("U1:a")
+    theta[layout.unigram_ptr[x] : layout.unigram_ptr[x] + 3] = 1.0
+    share = float((problem.train.observations == x).any(axis=1).mean())
+    assert per_position(problem, Fit(theta, layout, {}, [])) == pytest.approx(3 * share)
+
+
+def test_the_strongest_weights_are_those_of_theta(folder):
+    problem = load(*(folder / name for name in FILES["conll2000"]), [*chunking.BOTH, "B"])
+    layout = dense_layout(len(problem.labels), problem.kinds, start=True)
+    theta, labels = np.zeros(layout.size), len(problem.labels)
+    word_at, plain = problem.observations.index("*w:goes"), problem.observations.index("B")
+    theta[layout.unigram_ptr[word_at] + 1] = -2.0
+    theta[layout.bigram_ptr[word_at] + 0 * labels + 1] = 3.0
+    theta[layout.start_ptr[word_at] + 1] = -0.5
+    theta[layout.bigram_ptr[plain] + 1 * labels + 2] = -1.5
+    found = chunking.strongest(problem, Fit(theta, layout, {}, []))
+    words = found["words"]
+    assert words["rows"][0] == "goes" and words["sums"][0] == 2.0 and words["mu"][0][1] == -2.0
+    assert words["lambda"][0][1] == 3.5 and found["transitions"][1][2] == -1.5
+    assert set(found["tags"]["rows"]) == {"DT", "NN", "VB"} and not np.any(found["tags"]["mu"])
+
+
+def test_l1_is_read_between_its_models():
+    rows = [{"active": 10, "error": 0.4}, {"active": 1000, "error": 0.2}]
+    assert selection_report.at(rows, 100, "error") == pytest.approx(0.3)
+    assert selection_report.at(rows, 5, "error") == 0.4 and selection_report.at(rows, 10_000, "error") == 0.2
+
+
+def test_a_baseline_that_beats_l1_breaks_the_statement():
+    def curves(threshold):
+        l1 = [{"active": 10, "error": 0.4, "f1": 0.5}, {"active": 1000, "error": 0.2, "f1": 0.5}]
+        worse = [{"active": 100, "error": 0.35, "f1": 0.5}]
+        other = [{"active": 100, "error": threshold, "f1": 0.5}, {"active": 50_000, "error": 0.01, "f1": 0.9}]
+        return {"cut-off": worse, "information": worse, "threshold": other, "sbcd": l1, "owlqn": l1}
+
+    assert [c.holds for c in selection_report.checks({"conll2000": curves(0.31)})] == [True, True, True]
+    assert [c.holds for c in selection_report.checks({"conll2000": curves(0.29)})] == [True, True, False]
+
+
+def test_the_statements_on_optimisers():
+    def rows(lbfgs, iis):
+        curves = {"lbfgs": lbfgs, "iis": iis, "cg-fr": [[1, 9.0], [40, 5.0]], "cg-pr": [[1, 9.0], [30, 5.0]]}
+        return {name: {"objective": curve[-1][1], "curve": curve} for name, curve in curves.items()}
+
+    good = rows([[1, 9.0], [20, 5.0]], [[1, 9.0], [500, 6.0]])
+    assert optimisers_report.there(good, "lbfgs") == 20 and optimisers_report.there(good, "iis") is None
+    assert [c.holds for c in optimisers_report.checks({"all": good})] == [True, True]
+    bad = rows([[1, 9.0], [35, 5.0]], [[1, 9.0], [10, 5.0]])
+    assert [c.holds for c in optimisers_report.checks({"all": bad})] == [False, False]
