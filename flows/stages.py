@@ -83,8 +83,9 @@ STAGES = (
     Stage(
         "train", "minimise the penalised loss",
         ("tasks/checkpoint.py", *WORKERS, "tasks/cluster/blocks.py", "tasks/cluster/training.py", "tasks/plan.py",
-         "tasks/train.py"),
-        ("data/features", store.WEIGHTS), (store.CANDIDATE, store.TRACE), ("train",), named=("train.initial",),
+         "tasks/rho1_path.py", "tasks/train.py"),
+        ("data/features", "data/tokens/dev.arrow", store.WEIGHTS),
+        (store.CANDIDATE, store.TRACE, store.RHO1_PATH), ("train",), named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
@@ -101,8 +102,10 @@ STAGES = (
     Stage(
         "report", "write the page",
         ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/page.py", "tasks/picture.py",
-         "tasks/profile.py", "tasks/slices.py", "tasks/spans.py", "tasks/sweep.py"),
-        (store.PROFILE, store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
+         "tasks/plan.py", "tasks/profile.py", "tasks/rho1_path.py", "tasks/slices.py", "tasks/spans.py",
+         "tasks/sweep.py"),
+        (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
+         store.CLUSTERS, store.MANIFEST),
         (store.REPORT,), tuple(name for name in Params().as_dict() if name != "memory"),
     ),
 )  # fmt: skip

@@ -16,11 +16,12 @@ from engine.errors import EspalierError
 
 
 def option(
-    default: Any, help: str, kind: str, choices: tuple = (), least: float | None = None, most: float | None = None
+    default: Any, help: str, kind: str, choices: tuple = (), least: float | None = None, most: float | None = None,
+    word: str | None = None,
 ):  # fmt: skip
-    """One parameter. `kind` is text, int, number, bool, lines; a trailing ? admits null."""
+    """One parameter. `kind` is text, int, number, bool, lines; a trailing ? admits null, `word` may stand instead."""
     factory = {"default_factory": lambda: list(default)} if isinstance(default, list) else {"default": default}
-    metadata = {"help": help, "kind": kind, "choices": choices, "least": least, "most": most}
+    metadata = {"help": help, "kind": kind, "choices": choices, "least": least, "most": most, "word": word}
     return field(metadata=metadata, **factory)
 
 
@@ -129,7 +130,10 @@ SOLVERS = ("lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg-pr", "i
 @dataclass
 class Train:
     solver: str = option("owlqn", "how to minimise", "text", SOLVERS)
-    rho1: float = option(0.5, "weight of the L1 norm: more of it, fewer features", "number", least=0)
+    rho1: float | str = option(
+        0.5, "weight of the L1 norm: more of it, fewer features; auto chooses it on the development data", "number",
+        least=0, word="auto",
+    )  # fmt: skip
     rho2: float = option(0.001, "weight of half the squared L2 norm", "number", least=0)
     pairs: str = option(
         "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
@@ -270,8 +274,11 @@ def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
     kind = meta["kind"]
     if value is None and kind.endswith("?"):
         return None
+    if meta["word"] and value == meta["word"]:
+        return value
     expected = {"text": "a text", "int": "a whole number", "number": "a number", "bool": "true or false",
                 "lines": "a list of texts"}[kind.rstrip("?")] + (" or null" if kind.endswith("?") else "")  # fmt: skip
+    expected += f" or {meta['word']}" if meta["word"] else ""
     converted = _CONVERT[kind.rstrip("?")](value)
     if converted is None:
         raise EspalierError(f"{where}: {name} is {value!r}, expected {expected}")

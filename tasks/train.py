@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,9 @@ from tasks import plan, store
 from tasks.checkpoint import Checkpoint, key_of
 from tasks.params import Params, Train
 from tasks.progress import Progress
+
+AUTO = "auto"  # train.rho1 that the development data choose
+NO_PATH = {"chosen": None, "points": []}  # what is written where rho1 is given: DVC wants the file in any case
 
 
 def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
@@ -102,6 +106,17 @@ def objective_of(
         yield ShardedObjective(made, layout), layout
 
 
+def chosen_rho1(
+    root: Path, objective, layout: Layout, manifest: dict, weights: np.ndarray, options: Train, progress: Progress
+) -> tuple[dict, np.ndarray]:
+    """What `train.rho1: auto` becomes: the figures of a path, and the weights of the point chosen from it."""
+    from tasks import rho1_path
+
+    lengths = np.diff(store.Shards(root, "train", manifest).offsets())
+    development = rho1_path.development_of(root, manifest, layout, options)
+    return rho1_path.choose_for_training(objective, development, options, float(np.sum(weights * lengths)), progress)
+
+
 def fit(objective, watcher: Watcher, theta0, options: Train, keeper: Checkpoint) -> Result:
     """The result of the solver. When it is interrupted, the state after the last iteration is saved first."""
     own = {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
@@ -163,18 +178,24 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     observations = store.read_vocabulary(root)["observation"].to_list()
     kinds = observation_kinds(observations)
     with objective_of(root, shards, weights, kinds, options, progress, block_tokens) as (objective, layout):
-        initial = starting_point(
-            root / options.initial if options.initial else None, layout, observations, manifest["labels"]
-        )
+        path = NO_PATH
+        if options.rho1 == AUTO:
+            path, initial = chosen_rho1(root, objective, layout, manifest, weights, options, progress)
+            options = replace(options, rho1=path["chosen"])
+        else:
+            initial = starting_point(
+                root / options.initial if options.initial else None, layout, observations, manifest["labels"]
+            )
         watcher = Watcher(dev_data, layout, options, progress)
         hashes = shards.described()["hashes"] | dev.described()["hashes"]
         key = key_of(root, options, manifest, hashes, block_tokens)
         keeper = Checkpoint(root, key, options.checkpoint_seconds, progress.say, watcher.seconds, watcher.go_on)
         result = fit(objective, watcher, initial, options, keeper)
-    info = description(result, layout, manifest, options)
+    info = description(result, layout, manifest, options) | ({"rho1_chosen": True} if path["points"] else {})
     model = Model.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)
     try:
         model.save(root / store.CANDIDATE)
+        store.write_json(root / store.RHO1_PATH, path)
         store.write_jsonl(root / store.TRACE, result.trace)
         times = zip(result.trace, watcher.seconds, strict=True)
         store.write_jsonl(root / store.TIMING, [{"iteration": r["iteration"], "seconds": s} for r, s in times])
@@ -184,4 +205,4 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     keeper.forget()
     progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {STOP_REASONS[result.stop_reason]}")
     return {"objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
-            "features": layout.size, "stop_reason": result.stop_reason}  # fmt: skip
+            "features": layout.size, "stop_reason": result.stop_reason, "rho1": options.rho1}  # fmt: skip

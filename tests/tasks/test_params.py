@@ -123,7 +123,8 @@ def test_two_params_share_nothing():
         ("train: 3", "section train holds 3, expected keys with values"),
         ("train: [a]", "section train holds ['a'], expected keys with values"),
         ("- train", "expected sections such as `ingest:`, found list"),
-        ("train: {rho1: many}", "train.rho1 is 'many', expected a number"),
+        ("train: {rho1: many}", "train.rho1 is 'many', expected a number or auto"),
+        ("train: {rho2: auto}", "train.rho2 is 'auto', expected a number"),
         ("train: {rho1: true}", "train.rho1 is True, expected a number"),
         ("train: {rho1: [1]}", "train.rho1 is [1], expected a number"),
         ("train: {rho1: .nan}", "train.rho1 is nan, expected a number"),
@@ -222,3 +223,9 @@ def test_templates_come_from_one_place(tmp_path):
     assert both in refusal(tmp_path, "template: {lines: [U]}", ["template.file=p"])
     assert "template.lines and template.file are both null" in refusal(tmp_path, "template: {lines: null}")
     assert "template.lines is [], expected a list of texts or null" in refusal(tmp_path, "template: {lines: []}")
+
+
+def test_rho1_may_be_left_to_the_data(tmp_path):
+    (tmp_path / "params.yaml").write_text("train: {rho1: auto}")
+    assert load_params(tmp_path / "params.yaml").train.rho1 == "auto"
+    assert load_params(tmp_path / "params.yaml", ["train.rho1=0.3"]).train.rho1 == 0.3

@@ -12,7 +12,7 @@ from engine import decode
 from engine.errors import EspalierError
 from engine.measures import conlleval, token_error
 from engine.model import Model
-from tasks import store, sweep
+from tasks import rho1_path, store, sweep
 from tasks.progress import Progress
 from tasks.tagging import renumber
 
@@ -52,7 +52,7 @@ def test_the_points_go_down_and_are_told_one_by_one(swept):
     assert re.match(r"rho1 8: \d+ active, dev error \d", heard.notes[0]) and heard.last.startswith("chosen rho1 ")
     active = [p["active"] for p in figures["points"]]
     assert active == sorted(active) and active[0] < active[-1]
-    assert all(p["active"] == sum(p[name] for name in sweep.ACTIVE) for p in figures["points"])
+    assert all(p["active"] == sum(p[name] for name in rho1_path.ACTIVE) for p in figures["points"])
     losses = [p["train_log_loss"] for p in figures["points"]]
     assert losses == sorted(losses, reverse=True)  # less of a penalty, a better fit
 
@@ -133,21 +133,21 @@ def test_the_standard_error_of_a_ratio_against_resampling():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 30, 400).astype(float)
     wrong = random.binomial(lengths.astype(int), random.beta(1, 6, 400)).astype(float)
-    value, spread = sweep.ratio(wrong, lengths)
+    value, spread = rho1_path.ratio(wrong, lengths)
     draws = random.integers(0, 400, (2000, 400))
     resampled = wrong[draws].sum(axis=1) / lengths[draws].sum(axis=1)
     assert value == pytest.approx(wrong.sum() / lengths.sum()) and spread == pytest.approx(resampled.std(), rel=0.08)
-    assert sweep.ratio(np.array([1.0]), np.array([2.0])) == (0.5, 0.0)
-    assert sweep.ratio(np.zeros(2), np.zeros(2)) == (0.0, 0.0)
+    assert rho1_path.ratio(np.array([1.0]), np.array([2.0])) == (0.5, 0.0)
+    assert rho1_path.ratio(np.zeros(2), np.zeros(2)) == (0.0, 0.0)
 
 
 def test_f1_is_the_ratio_of_what_is_counted_in_each_sequence():
     gold = ["B-N", "I-N", "O", "B-V", "O", "B-N"]
     said = ["B-N", "O", "O", "B-V", "B-N", "B-N"]
     offsets = np.array([0, 3, 4, 6])
-    over, under = sweep.chunk_counts(gold, said, offsets)
+    over, under = rho1_path.chunk_counts(gold, said, offsets)
     assert over.tolist() == [0, 2, 2] and under.tolist() == [2, 2, 3]
-    assert sweep.ratio(over, under)[0] == pytest.approx(conlleval(gold, said, offsets)[0]["f1"])
+    assert rho1_path.ratio(over, under)[0] == pytest.approx(conlleval(gold, said, offsets)[0]["f1"])
 
 
 def test_chunks_are_chosen_by_f1(tmp_path):
@@ -203,3 +203,101 @@ def test_a_path_without_any_active_weight_still_has_a_page(project):
     figures = sweep.main(project, small_params(), Progress(), points=1, largest=1e6)
     assert [p["active"] for p in figures["points"]] == [0]
     assert "No model of this path has an active weight" in (project / sweep.PAGE).read_text(encoding="utf-8")
+
+
+# ---- train.rho1: auto
+
+
+@pytest.fixture(scope="module")
+def chosen(finished_project, tmp_path_factory):
+    """A project trained with `train.rho1: auto`, the figures of the stage and what was heard."""
+    import shutil
+
+    root = tmp_path_factory.mktemp("chosen") / "project"
+    shutil.copytree(finished_project, root)
+    params, heard = small_params(), Heard()
+    params.train.max_iterations, params.train.rho1 = 60, "auto"
+    from tasks import train
+
+    return root, params, train.main(root, params, heard), heard
+
+
+def test_a_training_chooses_the_rho1_that_a_sweep_chooses(chosen):
+    root, params, figures, heard = chosen
+    rho1, points = sweep.choose_rho1(root, params, Progress())
+    path, model = store.read_json(root / store.RHO1_PATH), Model.load(root / store.CANDIDATE)
+    assert figures["rho1"] == rho1 == path["chosen"] == model.info["penalty"]["rho1"]
+    assert model.info["rho1_chosen"] is True
+    kept = ("rho1", "active", "objective", "dev_token_error", "dev_log_loss", "loss", "iterations")
+    assert [[p[name] for name in kept] for p in path["points"]] == [[p[name] for name in kept] for p in points]
+    assert heard.notes[0].startswith("path 1 of 10: rho1 10: ")
+
+
+def test_it_goes_on_from_the_chosen_point_and_ends_no_higher_than_training_alone(chosen, tmp_path):
+    import shutil
+
+    root, _, figures, _ = chosen
+    path, trace = store.read_json(root / store.RHO1_PATH), store.read_jsonl(root / store.TRACE)
+    point = sweep.chosen_point(path)
+    assert trace[0]["objective"] == pytest.approx(point["objective"], rel=1e-12) and figures["iterations"] < 10
+    params, other = small_params(), tmp_path / "other"
+    shutil.copytree(root, other)
+    params.train.max_iterations, params.train.tolerance, params.train.rho1 = 300, 1e-7, figures["rho1"]
+    alone = run_stages(other, params, "train")["train"]
+    assert alone["objective"] * (1 - 1e-6) <= figures["objective"] <= alone["objective"] * (1 + NEAR)
+    assert store.read_json(other / store.RHO1_PATH) == {"chosen": None, "points": []}, "the path of before is gone"
+    assert sweep.section(other) == ""
+
+
+def test_the_same_bytes_again_and_over_shards(chosen, tmp_path):
+    """In one piece and in many blocks the path is the same, and so is the model."""
+    import shutil
+
+    from tasks import train
+
+    root, params, _, _ = chosen
+    for name, block_tokens in (("again", train.BLOCK_TOKENS), ("blocks", 300)):
+        other = tmp_path / name
+        shutil.copytree(root, other)
+        (other / store.CANDIDATE).unlink()
+        train.main(other, params, Progress(), block_tokens)
+        model, first = Model.load(other / store.CANDIDATE), Model.load(root / store.CANDIDATE)
+        if name == "again":
+            assert (other / store.RHO1_PATH).read_bytes() == (root / store.RHO1_PATH).read_bytes()
+            assert (other / store.CANDIDATE).read_bytes() == (root / store.CANDIDATE).read_bytes()
+        assert model.info["penalty"] == pytest.approx(first.info["penalty"], rel=1e-9)
+        assert model.info["objective"] == pytest.approx(first.info["objective"], rel=1e-6)
+
+
+def test_the_section_shows_the_path_with_ids_of_its_own(chosen):
+    html = sweep.section(chosen[0])
+    assert html.startswith("<section") and 'id="rho1-path"' in html and html.count("<svg") >= 4
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids)) and all(name.startswith("rho1-") for name in ids)
+    assert "Train error" not in html and "of 10 values" in html
+
+
+def test_without_a_path_there_is_no_section(tmp_path):
+    assert sweep.section(tmp_path) == ""
+
+
+def test_auto_without_development_data_is_refused_and_nothing_is_harmed(tmp_path):
+    from tasks import train
+
+    params = small_params()
+    params.ingest.dev_share = 0.0
+    run_stages(tmp_path, params, "ingest", "template", "weigh", "train")
+    before = tree(tmp_path)
+    params.train.rho1 = "auto"
+    with pytest.raises(EspalierError, match="no development data to choose by: set ingest.dev_share"):
+        train.main(tmp_path, params, Progress())
+    assert tree(tmp_path) == before
+
+
+def test_auto_needs_a_solver_with_an_l1_term(project):
+    from tasks import train
+
+    params = small_params()
+    params.train.rho1, params.train.solver = "auto", "lbfgs"
+    with pytest.raises(EspalierError, match="lbfgs cannot follow a path of rho1: choose one of owlqn"):
+        train.main(project, params, Progress())
