@@ -28,6 +28,8 @@ def parser() -> argparse.ArgumentParser:
 
     run = _command(commands, "run", "all stages, then the promotion, as a Prefect flow", params=True)
     run.add_argument("--direct", action="store_true", help="without Prefect")
+    run.add_argument("--add", nargs="+", action="extend", default=[], metavar="FILE",
+                     help="labelled files to add to the data for good (ingest.more)")  # fmt: skip
     run.add_argument("--json", action="store_true", help="print the figures of each step as JSON")
 
     one = _command(commands, "stage", "one stage, as `dvc repro` calls it", params=True)
@@ -208,10 +210,10 @@ def _tell(text: str, error: BaseException) -> None:
         print(f"espalier: {line}", file=sys.stderr)
 
 
-def _project(args):
+def _project(args, add=()):
     from flows.pipeline import Project
 
-    return Project.open(args.project.resolve(), args.params, args.overrides)
+    return Project.open(args.project.resolve(), args.params, args.overrides, add)
 
 
 def _dump(data) -> None:
@@ -222,7 +224,7 @@ def run(args) -> None:
     from flows.signals import ending_cleanly
     from flows.terminal import Terminal
 
-    project = _project(args)
+    project = _project(args, args.add)
     project.check()
     terminal = Terminal(args.quiet)
     try:
@@ -236,7 +238,7 @@ def run(args) -> None:
 
             if not args.quiet:
                 print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
-            figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of)
+            figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of, add=args.add)
     finally:
         terminal.close()
     _dump(figures) if args.json else print(summary(project))

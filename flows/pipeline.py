@@ -4,11 +4,13 @@ import glob
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from engine.errors import EspalierError
-from flows.stages import STAGES, refresh_dvc_yaml, stage
-from tasks import promote, report
+from flows import newdata
+from flows.stages import STAGES, named_files, refresh_dvc_yaml, stage
+from tasks import news, promote, report, store
 from tasks.params import Params, load_params
 from tasks.progress import Progress
 
@@ -17,27 +19,36 @@ STEPS = (*(item.name for item in STAGES), "promote")
 
 @dataclass
 class Project:
-    """A folder with its parameters; `overridden` when they are not those of its params.yaml."""
+    """A folder with its parameters; `overridden` when they are not those of its params.yaml.
+
+    `added` are files that `ingest.more` names for the first time: the parameter file gets them once they are read.
+    """
 
     root: Path
     params: Params
     overridden: bool = False
+    file: Path | None = None
+    added: list[str] = field(default_factory=list)
+    force: bool = False  # promote even a worse candidate
     seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, root: Path, params_file: Path | None = None, overrides: list[str] = ()) -> "Project":
+    def open(
+        cls, root: Path, params_file: Path | None = None, overrides: list[str] = (), add: list[str] = ()
+    ) -> "Project":
         path = params_file or root / "params.yaml"
         own = path.resolve() == (root / "params.yaml").resolve()
-        return cls(root, load_params(path, list(overrides)), bool(overrides) or not own)
+        params = load_params(path, list(overrides))
+        added = newdata.with_files(params, root.resolve(), list(add))
+        return cls(root, params, bool(overrides) or not own, path, added)
 
     def check(self) -> None:
         """What can be known to be wrong before anything is written."""
         for item in STAGES:
             for name in item.named:
-                section, key = name.split(".")
-                value = getattr(getattr(self.params, section), key)
-                if value and not _is_there(self.root, value):
-                    raise EspalierError(f"{name} is {value!r}: there is no such file in {self.root}")
+                for value in named_files(self.params, name, self.root):
+                    if not _is_there(self.root, value):
+                        raise EspalierError(f"{name} is {value!r}: there is no such file in {self.root}")
             for path in item.lists(self.root, self.params):
                 if not (self.root / path).exists():
                     raise EspalierError(
@@ -47,8 +58,14 @@ class Project:
     def run(self, name: str, progress: Progress) -> dict:
         """Run one step and return its figures."""
         begin = time.perf_counter()
-        function = promote.main if name == "promote" else stage(name).main
+        function = partial(promote.main, force=self.force) if name == "promote" else stage(name).main
         figures = function(self.root, self.params, progress)
+        if name == "ingest" and self.added:
+            self._keep_added(progress)
+        if name == "template" and (self.root / store.CHAMPION).is_file():
+            found = news.compare(self.root)
+            progress.say(news.text(found))
+            figures |= news.figures(found)
         self.seconds[name] = time.perf_counter() - begin
         if name == "promote":
             self.finish_report()
@@ -66,10 +83,24 @@ class Project:
         report.main(self.root, self.params, Progress(), self.seconds)
         record(self, "report")
 
-    def prepare(self) -> bool:
-        """Check, and bring dvc.yaml up to date; True when dvc.yaml was written."""
-        self.check()
+    def _keep_added(self, progress: Progress) -> None:
+        """What was added could be read: from now on it belongs to the project."""
+        newdata.write_down(self.file, self.params.ingest.more)
+        progress.say(f"ingest.more in {self.file.name} now names {', '.join(self.added)}")
+        self.added = []
+        self._refresh()
+
+    def _refresh(self) -> bool:
         return not self.overridden and refresh_dvc_yaml(self.root, self.params)
+
+    def prepare(self) -> bool:
+        """Check, pin the champion, and bring dvc.yaml up to date; True when dvc.yaml was written."""
+        self.check()
+        if newdata.pin_champion(self.root, self.params):
+            from flows.versioning import track
+
+            track(self, store.START)
+        return not self.added and self._refresh()
 
     @property
     def has_dvc(self) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from engine.errors import EspalierError
 from flows.experiments import chosen
 from flows.locks import waiting_for
+from flows.newdata import relative
 from flows.pipeline import Project
 from flows.server import embedded_ends_with_us
 from flows.settings import must_answer, prefect_environment
@@ -22,18 +23,20 @@ def run_flow(
     params_file: Path | None = None,
     overrides: Sequence[str] = (),
     progress_of: Callable[[str], Progress] | None = None,
+    add: Sequence[str] = (),
 ) -> dict[str, dict]:
-    """All steps as the Prefect flow `retrain`; the figures of each step.
+    """All steps as the Prefect flow `retrain`; the figures of each step. `add` are files to add to the data.
 
     A mistake in the parameters is found before Prefect is started. An error in a step
     reaches the caller as it was raised.
     """
     root = root.resolve()
-    Project.open(root, params_file, list(overrides)).check()
+    Project.open(root, params_file, list(overrides), list(add)).check()
     with _prefect(root, progress_of):
         from flows.retrain import retrain
 
-        return retrain(str(root), list(overrides), params_file and str(params_file.resolve()))
+        file = params_file and str(params_file.resolve())
+        return retrain(root=str(root), overrides=list(overrides), params_file=file, add=relative(root, list(add)))
 
 
 def run_sweep(

@@ -48,8 +48,17 @@ class Stage:
 
     def inputs(self, params: Params, root: Path = Path(".")) -> list[str]:
         """The files it reads under these parameters, code not included."""
-        values = (getattr(getattr(params, section), key) for section, key in (n.split(".") for n in self.named))
-        return [*(watched(value) for value in values if value), *self.lists(root, params), *self.reads]
+        named = [watched(value) for name in self.named for value in named_files(params, name, root)]
+        return [*dict.fromkeys(named), *self.lists(root, params), *self.reads]
+
+
+def named_files(params: Params, name: str, root: Path) -> list[str]:
+    """The files or patterns that a parameter names; `train.initial: champion` is the copy that a run has pinned."""
+    section, key = name.split(".")
+    value = getattr(getattr(params, section), key)
+    if name == "train.initial" and value == "champion":
+        return [store.START] if (root / store.START).is_file() else []
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def watched(path: str) -> str:
@@ -67,7 +76,7 @@ STAGES = (
         "ingest", "parse, validate, align and split the source",
         ("tasks/formats", "tasks/ingest.py", "tasks/page.py", "tasks/profile.py", "tasks/sources"), (),
         (*TOKENS, store.PROFILE), ("ingest",),
-        named=("ingest.path", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
+        named=("ingest.path", "ingest.more", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
     ),
     Stage(
         "template", "evaluate the feature templates",

@@ -25,15 +25,20 @@ def record(project: Project, name: str) -> bool:
     if project.overridden:
         return False
     with _repository(project) as repository:
-        repository.commit(name, force=True)
+        repository.commit(f"{project.root / 'dvc.yaml'}:{name}", force=True)  # not the one of the working directory
     return True
 
 
 def _add_champion(project: Project) -> bool:
-    if not (project.root / store.CHAMPION).exists():
+    return track(project, store.CHAMPION)
+
+
+def track(project: Project, path: str) -> bool:
+    """`dvc add` of a file that no stage writes; False when there is nothing to add or nobody to add it to."""
+    if not project.has_dvc or not (project.root / path).exists():
         return False
     with _repository(project) as repository:
-        repository.add(str(project.root / store.CHAMPION))
+        repository.add(str(project.root / path))
     return True
 
 

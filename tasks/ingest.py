@@ -58,6 +58,20 @@ def limited(blocks: Blocks, limit: int | None, seed: int) -> tuple[Blocks, int |
     return again, len(fractions)
 
 
+def joined(first: Blocks, second: Blocks) -> Blocks:
+    """The sequences of both, numbered on."""
+
+    def both():
+        count = 0
+        for block in first():
+            count += block["sequence"].n_unique()
+            yield block
+        for block in second():
+            yield block.with_columns(pl.col("sequence") + count)
+
+    return both
+
+
 def partly_labelled(tokens: pl.DataFrame) -> np.ndarray:
     """For each sequence whether a label of it is unknown or a set of labels."""
     partial = pl.col("label").eq("") | pl.col("label").str.contains(store.SET_MARK, literal=True)
@@ -111,8 +125,16 @@ def watched(blocks: Blocks, profiler: Profiler) -> Blocks:
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(None, "token")
-    corpus = SOURCES[params.ingest.source](root, params.ingest)
+    reader = SOURCES[params.ingest.source]
+    if params.ingest.more and reader is not files.read:
+        raise EspalierError(
+            f"ingest.more names files and ingest.source is {params.ingest.source}: only data from files can be "
+            "added to; set ingest.source: files and ingest.path, or ingest.more: null"
+        )
+    corpus = reader(root, params.ingest)
     blocks, available = limited(corpus.parts["train"], params.ingest.limit, params.ingest.seed)
+    if "more" in corpus.parts:  # after the limit: a file that was added must not drive others out of the test set
+        blocks = joined(blocks, corpus.parts.pop("more"))
     profiler = Profiler([])
     corpus.parts["train"] = watched(blocks, profiler)
     counts, tokens = Counter(), 0
@@ -132,4 +154,3 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     progress.end(f"{sizes} {corpus.nouns['sequence']}s{limit}")
     return counts | {"tokens": tokens} | corpus.notes
-

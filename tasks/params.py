@@ -52,6 +52,9 @@ class Ingest:
         ("cmudict", "files", "conll", "simulated"),
     )  # fmt: skip
     path: str | None = option(None, "files: the labelled file or a pattern (plain, .gz or .zst)", "text?")
+    more: list[str] | None = option(
+        None, "files: more labelled files or patterns, added to `path` and taken whole", "lines?"
+    )
     dev_path: str | None = option(None, "files: development file; null splits it off `path`", "text?")
     test_path: str | None = option(None, "files: test file; null splits it off `path`", "text?")
     unlabelled_path: str | None = option(None, "files: unlabelled file; null takes a share of `path`", "text?")
@@ -146,7 +149,15 @@ class Train:
     tolerance: float = option(
         0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0
     )
-    initial: str | None = option(None, "model to start from (a pinned copy, not the champion itself)", "text?")
+    initial: str | None = option(
+        None, "model to start from; champion is the one of when the run began, kept as models/start.model", "text?"
+    )
+    dev_every: int | None = option(
+        1, "iterations from one development error in the trace to the next; null for none", "int?", least=1
+    )
+    dev_sequences: int | None = option(
+        5000, "development sequences it is measured on at most, evenly spaced; null for all", "int?", least=1
+    )
     seed: int = option(0, "sgd, hybrid: of the order of sequences", "int", least=0)
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
     cluster: str | None = option(

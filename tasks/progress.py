@@ -10,6 +10,9 @@ class Progress:
     def step(self, n: int = 1, note: str = "") -> None:
         """`n` more units are done; `note` says how it stands."""
 
+    def record(self, row: dict) -> None:
+        """The figures of one iteration of training, for a table."""
+
     def say(self, text: str) -> None:
         """Something happened that is worth a line of its own."""
 

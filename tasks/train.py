@@ -11,7 +11,7 @@ import numpy as np
 from engine import decode, threads, warm_start
 from engine.cache import source_hash
 from engine.chain_objective import ChainObjective
-from engine.data import Dataset
+from engine.data import Dataset, select
 from engine.errors import EspalierError
 from engine.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
 from engine.measures import token_error
@@ -26,8 +26,20 @@ from tasks.checkpoint import Checkpoint, key_of
 from tasks.params import Params, Train
 from tasks.progress import Progress
 
+CHAMPION = "champion"  # train.initial that is the champion of when the run began
 AUTO = "auto"  # train.rho1 that the development data choose
 NO_PATH = {"chosen": None, "points": []}  # what is written where rho1 is given: DVC wants the file in any case
+
+
+def start_file(root: Path, options: Train) -> str | None:
+    """The model that training starts from, as a path in the project; None is a cold start.
+
+    `champion` is the copy that a run made when it began: the champion itself changes at the end of a run, and a
+    stage that read it would depend on what comes after it.
+    """
+    if options.initial != CHAMPION:
+        return options.initial
+    return store.START if (root / store.START).is_file() else None
 
 
 def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
@@ -35,20 +47,30 @@ def starting_point(path: Path | None, layout: Layout, observations: list[str], l
     return None if path is None else warm_start.starting_point(Model.load(path), layout, observations, labels)
 
 
+def thinned(dev: Dataset, options: Train) -> Dataset:
+    """At most `train.dev_sequences` of the development data, evenly spaced; it only measures, so it may be less."""
+    total, most = len(dev.weights), options.dev_sequences
+    if options.dev_every is None or most is None or total <= most:
+        return dev
+    return select(dev, np.arange(most) * total // most)
+
+
 class Watcher:
     """Completes the records of a solver: development error into the trace, time into a list of its own."""
 
     def __init__(self, dev: Dataset, layout: Layout, options: Train, progress: Progress):
-        self.dev, self.layout, self.options, self.progress = dev, layout, options, progress
+        self.dev, self.layout, self.options, self.progress = thinned(dev, options), layout, options, progress
         self.seconds: list[float] = []
         self.begin = time.perf_counter()
 
     def __call__(self, record: dict, theta: np.ndarray) -> None:
         self.seconds.append(time.perf_counter() - self.begin)
         record["dev_token_error"] = None
-        if len(self.dev.labels):
+        every = self.options.dev_every
+        if every and record["iteration"] % every == 0 and len(self.dev.labels):
             predicted = decode.viterbi(self.dev, self.layout, theta, self.options.sparse)
             record["dev_token_error"] = token_error(self.dev.labels, predicted)
+        self.progress.record(record | {"seconds": self.seconds[-1]})
         if record["iteration"]:
             self.progress.step(note=self._note(record))
 
@@ -161,7 +183,10 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
 
 
 def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLOCK_TOKENS) -> dict:
-    options, manifest = params.train, store.whole_manifest(root)
+    manifest = store.whole_manifest(root)
+    options = replace(params.train, initial=start_file(root, params.train))
+    if params.train.initial == CHAMPION and not options.initial:
+        progress.say("there is no champion to start from yet: training starts from zero")
     threads.set_threads(options.threads)
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
@@ -205,4 +230,5 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     keeper.forget()
     progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {STOP_REASONS[result.stop_reason]}")
     return {"objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
-            "features": layout.size, "stop_reason": result.stop_reason, "rho1": options.rho1}  # fmt: skip
+            "features": layout.size, "stop_reason": result.stop_reason, "rho1": options.rho1,
+            "warm": initial is not None}  # fmt: skip

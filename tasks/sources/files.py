@@ -53,12 +53,26 @@ def read(root: Path, options: Ingest) -> Corpus:
 
     corpus.parts["train"] = part("train", paths, reading(options))
     inputs = None
+    if options.more:
+        inputs = _inputs(paths, reading(options))
+        added = [path for pattern in options.more for path in formats.expand(root, pattern)]
+        corpus.parts["more"] = part("more", _apart(paths, added), reading(options, inputs))
     for split in ("dev", "test", "unlabelled"):
         path = getattr(options, f"{split}_path")
         if path:
             inputs = inputs or _inputs(paths, reading(options))
             corpus.parts[split] = part(split, formats.expand(root, path), reading(options, inputs))
     return corpus
+
+
+def _apart(paths: list[Path], added: list[Path]) -> list[Path]:
+    """The added files, each of which must be new: sequences that are read twice would count twice."""
+    seen: set[Path] = {path.resolve() for path in paths}
+    for path in added:
+        if path.resolve() in seen:
+            raise EspalierError(f"{path}: ingest.path or ingest.more names this file twice; name it once")
+        seen.add(path.resolve())
+    return added
 
 
 def _inputs(paths: list[Path], how: Reading) -> int:

@@ -1,0 +1,64 @@
+"""What a run does before its first stage and after its data are read: the champion pinned, added files written down."""
+
+import os
+import shutil
+from pathlib import Path
+
+from engine.errors import EspalierError
+from tasks import formats, news, store
+from tasks.params import Params
+
+
+def relative(root: Path, files: list[str]) -> list[str]:
+    """Files or patterns as params.yaml names them: from the folder of the project where they are in it.
+
+    A name counts from the working directory, as in a shell, and from the project where nothing is there.
+    """
+    found = []
+    for name in files:
+        here = Path(os.path.abspath(name))
+        path = here if _matches(here) else root / name
+        if not _matches(path):
+            raise EspalierError(f"--add {name}: there is no such file here or in {root}; check its name and folder")
+        path = Path(os.path.abspath(path))
+        found.append(str(path.relative_to(root)) if path.is_relative_to(root) else str(path))
+    return found
+
+
+def _matches(path: Path) -> bool:
+    try:
+        return bool(formats.expand(Path(path.anchor), str(path.relative_to(path.anchor))))
+    except EspalierError:
+        return False
+
+
+def with_files(params: Params, root: Path, files: list[str]) -> list[str]:
+    """Add files to `ingest.more`; those that are new to the parameters, as they are named there."""
+    new = [name for name in dict.fromkeys(relative(root, files))
+           if name != params.ingest.path and name not in (params.ingest.more or [])]  # fmt: skip
+    if new:
+        params.ingest.more = [*(params.ingest.more or []), *new]
+    return new
+
+
+def write_down(file: Path, more: list[str]) -> None:
+    """`ingest.more` in a parameter file, its comments kept."""
+    from dvc.utils.serialize import modify_yaml
+
+    with store.replacing(file) as temporary:
+        shutil.copyfile(file, temporary)
+        with modify_yaml(str(temporary)) as data:
+            data.setdefault("ingest", {})["more"] = more
+
+
+def pin_champion(root: Path, params: Params) -> bool:
+    """Keep what the champion is and knows, for a warm start and for the news; True when the copy is another one now."""
+    news.remember(root)
+    champion, start = root / store.CHAMPION, root / store.START
+    if params.train.initial != "champion" or not champion.is_file():
+        return False
+    if start.is_file() and store.file_hash(start) == store.file_hash(champion):
+        return False
+    with store.replacing(start) as temporary:
+        shutil.copyfile(champion, temporary)
+    return True
