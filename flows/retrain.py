@@ -4,12 +4,13 @@ Prefect loads this module by its name, also in the processes of scheduled runs. 
 command line come in through `flows.run`, which sets the environment first.
 """
 
+import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Literal
 from uuid import UUID
 
 from prefect import Task, flow, get_client, get_run_logger, task
@@ -32,12 +33,16 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import StateType
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Crashed, State
+from pydantic import Field
 
 from flows import findings
+from flows.live import Live, unharmed
 from flows.locks import alone
 from flows.pipeline import STEPS, Project
 from flows.stages import STAGES
 from flows.versioning import record
+from tasks import news, store
+from tasks.params import SOLVERS
 from tasks.progress import Progress
 
 RETRIES, DELAYS = 2, [2, 10]  # of a step that met an I/O error; seconds before each
@@ -47,15 +52,6 @@ HELP = {item.name: item.help for item in STAGES} | {"promote": "the candidate ag
 
 # Who else listens to a step: parameters of a flow are JSON, so a terminal cannot be one.
 listener_of: ContextVar[Callable[[str], Progress] | None] = ContextVar("listener_of", default=None)
-
-
-@contextmanager
-def unharmed(what: str) -> Iterator[None]:
-    """Telling the server something must never end a run: a failure becomes a warning in the log."""
-    try:
-        yield
-    except Exception as error:
-        get_run_logger().warning("%s could not be told to the server: %s", what, error)
 
 
 class Bar(Progress):
@@ -99,7 +95,7 @@ class Bar(Progress):
 
 
 class Both(Progress):
-    """Two listeners to the same work."""
+    """Several listeners to the same work."""
 
     def __init__(self, *listeners: Progress):
         self.listeners = listeners
@@ -111,6 +107,14 @@ class Both(Progress):
     def step(self, n: int = 1, note: str = "") -> None:
         for listener in self.listeners:
             listener.step(n, note)
+
+    def plan(self, figures: dict) -> None:
+        for listener in self.listeners:
+            listener.plan(figures)
+
+    def record(self, row: dict) -> None:
+        for listener in self.listeners:
+            listener.record(row)
 
     def say(self, text: str) -> None:
         for listener in self.listeners:
@@ -132,26 +136,38 @@ def publish(project: Project, name: str, figures: dict) -> None:
     with unharmed(f"the result of {name}"):
         if name == "ingest":
             create_table_artifact(findings.profile_table(project.root), "corpus-profile", "What the data hold")
+        if name == "template" and (found := news.read(project.root)):
+            create_table_artifact(findings.news_table(found), "news", "What is new since the champion")
         if name == "evaluate":
-            rows = findings.metrics_table(project.root)
-            create_table_artifact(rows, "metrics", "Measured on the test data")
+            publish_metrics(project.root)
         if name == "report":
             create_markdown_artifact(findings.report_text(project.root), "report", "The report of this run")
         if name == "promote":
             create_markdown_artifact(findings.decision_text(figures), "decision", "Champion and challenger")
 
 
+def publish_metrics(root: Path) -> None:
+    """The candidate's figures, beside those of the champion of now where it can be measured on these data."""
+    champion = None
+    with unharmed("the champion's metrics"):
+        if (root / store.CHAMPION).is_file():
+            champion = findings.champion_metrics(root)
+    title = "Measured on the test data" + (": candidate and champion" if champion else "")
+    create_table_artifact(findings.metrics_table(root, champion), "metrics", title)
+
+
 def run_step(project: Project, name: str) -> dict:
     """One step: run, recorded, logged and shown; its figures."""
     outside = listener_of.get()
-    progress = Both(outside(name), Bar(name)) if outside else Bar(name)
+    listeners = [*([outside(name)] if outside else []), Bar(name), *([Live()] if name == "train" else [])]
+    progress = Both(*listeners)
     try:
         figures = project.run(name, progress)
         record(project, name)
     except OSError as error:
         get_run_logger().warning("%s: %s", name, error)
         raise
-    get_run_logger().info("%s: %s", name, findings.line(figures))
+    get_run_logger().info("%s: %s [%.1f s]", name, findings.line(figures), project.seconds[name])
     publish(project, name, figures)
     return figures
 
@@ -221,16 +237,50 @@ def run_steps(project: Project) -> dict[str, dict]:
     return figures
 
 
+def named_overrides(**values) -> list[str]:
+    """Overrides as `--set` takes them, of the parameters that the page of the flow has fields for."""
+    names = {"source": "ingest.path", "rho1": "train.rho1", "solver": "train.solver",
+             "max_iterations": "train.max_iterations"}  # fmt: skip
+    found = [f"{names[key]}={json.dumps(values[key])}" for key in names if values[key] is not None]
+    if values["warm"] is not None:
+        found.append(f"train.initial={'champion' if values['warm'] else 'null'}")
+    return found
+
+
 @flow(name="retrain", persist_result=False, retries=0)
-def retrain(root: str = ".", overrides: list[str] | None = None, params_file: str | None = None) -> dict[str, dict]:
+def retrain(
+    root: str = ".",
+    overrides: list[str] | None = None,
+    params_file: str | None = None,
+    add: list[str] | None = None,
+    source: str | None = None,
+    rho1: Annotated[float, Field(ge=0)] | Literal["auto"] | None = None,
+    solver: Literal[SOLVERS] | None = None,
+    max_iterations: Annotated[int, Field(ge=1)] | None = None,
+    warm: bool | None = None,
+    force: bool = False,
+) -> dict[str, dict]:
     """Train on fresh data, evaluate, report, and promote the model when it is good enough.
+
+    What is left empty is as the parameter file has it.
 
     Args:
         root: Folder of the project, where params.yaml, data, models and reports are.
         overrides: Parameters to use instead of those in the file, such as train.rho1=0.2
         params_file: Parameter file to use instead of params.yaml
+        add: Labelled files to add to the data for good; params.yaml names them from then on (ingest.more).
+        source: Labelled file or pattern to train on instead of ingest.path, for this run
+        rho1: Weight of the L1 norm for this run, or auto to choose it on the development data
+        solver: How to minimise, for this run
+        max_iterations: Iterations at most, for this run
+        warm: Whether to start from the champion's weights, for this run
+        force: Promote the model even when it is worse than the champion; the decision says so.
     """
-    project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
+    named = named_overrides(source=source, rho1=rho1, solver=solver, max_iterations=max_iterations, warm=warm)
+    project = Project.open(
+        Path(root), Path(params_file) if params_file else None, [*(overrides or []), *named], add or []
+    )
+    project.force = force
     with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
         settle_dead(root)
         project.prepare()

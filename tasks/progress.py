@@ -10,6 +10,9 @@ class Progress:
     def step(self, n: int = 1, note: str = "") -> None:
         """`n` more units are done; `note` says how it stands."""
 
+    def plan(self, figures: dict) -> None:
+        """What training will take, before it begins; see `tasks.plan`."""
+
     def record(self, row: dict) -> None:
         """The figures of one iteration of training, for a table."""
 

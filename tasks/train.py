@@ -190,7 +190,9 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     threads.set_threads(options.threads)
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
-    plan.check(plan.main(root, params, block_tokens))
+    planned = plan.main(root, params, block_tokens)
+    progress.plan(planned | {"max_iterations": options.max_iterations})
+    plan.check(planned)
     progress.begin(options.max_iterations, "iteration")
     weights, sequences = store.read_weights(root), manifest["splits"]["train"]["sequences"]
     if len(weights) != sequences:

@@ -1,4 +1,5 @@
-"""Three runs on one embedded server, told as JSON: one that works, one that fails, one that meets an I/O error.
+"""Runs on one embedded server, told as JSON: one that works, one that fails, one with parameters of the page, one that
+meets an I/O error.
 
 Run by test_retrain.py in a process of its own: `python embedded_runs.py PROJECT`.
 """
@@ -85,6 +86,8 @@ def main(root: Path) -> dict:
         result = {"figures": figures, "heard": Heard.ended, "good": told(client)}
         result["error"] = failing(root, ["ingest.source=conll", "ingest.path=ragged.conll"])
         result["bad"] = told(client)
+        result["typed_figures"] = retrain.retrain(root=str(root), rho1="auto", solver="pqn", warm=True, force=True)
+        result["typed"] = told(client)
         retrain.DELAYS[:] = [0, 0]
         fail_once("weigh")
         run_flow(root)

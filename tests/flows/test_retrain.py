@@ -3,12 +3,15 @@
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
 
+import polars as pl
 import psutil
 import pytest
 from small_project import ROOT, Background, environment, eventually, run_python, write_project
@@ -16,6 +19,8 @@ from small_project import ROOT, Background, environment, eventually, run_python,
 from engine.errors import EspalierError
 from flows import findings
 from flows.pipeline import STEPS
+from tasks import store
+from tasks.params import SOLVERS
 
 SCRIPT = ROOT / "tests" / "flows" / "embedded_runs.py"
 
@@ -29,7 +34,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(project):
-    """What three runs on an embedded server with a fresh home left."""
+    """What four runs on an embedded server with a fresh home left."""
     done = run_python(str(SCRIPT), str(project), cwd=project, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1]) | {"stderr": done.stderr}
@@ -54,13 +59,39 @@ class TestEmbedded:
 
     def test_artefacts_show_progress_metrics_report_and_decision(self, told, project):
         artefacts = told["good"]["artefacts"]
-        found = {"corpus-profile", "metrics", "report", "decision", *(f"progress-{name}" for name in STEPS)}
-        assert set(artefacts) == found
+        found = {"corpus-profile", "cost-plan", "training", "metrics", "report", "decision"}
+        assert set(artefacts) == found | {f"progress-{name}" for name in STEPS}
         assert all(artefacts[f"progress-{name}"]["data"] == 100 for name in STEPS)
         rows = {row["measure"]: row["value"] for row in json.loads(artefacts["metrics"]["data"])}
         assert rows["state error"].endswith("%") and int(rows["iterations"]) <= 15
         assert (project / "reports" / "report.html").resolve().as_uri() in artefacts["report"]["data"]
         assert artefacts["decision"]["data"].startswith("## Promoted")
+
+    def test_the_cost_is_planned_and_the_training_is_a_table_of_all_iterations(self, told):
+        artefacts = told["good"]["artefacts"]
+        plan = {row["what"]: row["value"] for row in json.loads(artefacts["cost-plan"]["data"])}
+        assert plan["memory"].endswith("MiB") and "s an iteration" in plan["time"]
+        rows = json.loads(artefacts["training"]["data"])
+        assert [row["iteration"] for row in rows] == [str(i) for i in range(told["figures"]["train"]["iterations"] + 1)]
+        assert rows[-1]["objective"] == f"{told['figures']['train']['objective']:,.2f}"
+        assert rows[-1]["active weights"] == f"{told['figures']['train']['active']:,}"
+        assert all(row["development error"].endswith("%") for row in rows)
+        assert "active weights of" in artefacts["training"]["description"], "the last words of the training"
+
+    def test_from_the_second_run_on_metrics_stand_beside_those_of_the_champion_and_news_are_told(self, told):
+        artefacts, figures = told["again"]["artefacts"], told["typed_figures"]
+        rows = {row["measure"]: row for row in json.loads(artefacts["metrics"]["data"])}
+        assert rows["state error"]["champion"] == f"{figures['evaluate']['token_error']:.2%}"
+        assert rows["log-loss, nats per symbol"]["champion"] == f"{figures['evaluate']['log_loss']:.4f}"
+        assert rows["iterations"]["champion"] == str(figures["train"]["iterations"])
+        news = {row["what"]: row["how many"] for row in json.loads(artefacts["news"]["data"])}
+        assert news["new sequences"] == news["lost labels"] == "0"
+
+    def test_parameters_of_the_page_are_those_of_the_parameter_file(self, told):
+        typed, figures = told["typed"], told["typed_figures"]
+        assert typed["state"] == "COMPLETED" and typed["parameters"]["rho1"] == "auto"
+        assert figures["train"]["rho1"] != 0.5 and figures["train"]["warm"] is True
+        assert figures["promote"]["promoted"] is True and figures["promote"]["forced"] is True
 
     def test_nothing_of_prefect_is_seen_on_the_terminal(self, told):
         seen = [line for line in told["stderr"].splitlines() if "Input/output error" not in line]
@@ -95,7 +126,7 @@ def test_a_failing_run_leaves_earlier_artefacts_as_they_were(told, project):
     lock = (project / "dvc.lock").read_text(encoding="utf-8")
     digest = hashlib.md5((project / "models" / "candidate.model").read_bytes()).hexdigest()
     assert digest in lock
-    assert len((project / "models" / "decisions.jsonl").read_text().splitlines()) == 2
+    assert len((project / "models" / "decisions.jsonl").read_text().splitlines()) == 3
 
 
 LONG_RUN = """
@@ -237,9 +268,141 @@ def test_the_parameters_of_the_flow_have_types_and_help():
     from flows.retrain import retrain
 
     properties = parameter_schema(retrain).properties
-    assert list(properties) == ["root", "overrides", "params_file"]
+    assert list(properties) == ["root", "overrides", "params_file", "add", "source", "rho1", "solver",
+                                "max_iterations", "warm", "force"]  # fmt: skip
     assert all(entry["description"] for entry in properties.values())
     assert properties["root"]["default"] == "."
+    assert properties["rho1"]["anyOf"] == [
+        {"minimum": 0, "type": "number"}, {"const": "auto", "type": "string"}, {"type": "null"}
+    ]  # fmt: skip
+    assert properties["solver"]["anyOf"][0]["enum"] == list(SOLVERS)
+    assert properties["force"] | {"position": 0} == properties["force"] | {"position": 0, "type": "boolean"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"rho1": "often"}, "rho1.*Input should be 'auto'"),
+        ({"rho1": -1}, "rho1.*greater than or equal to 0"),
+        ({"solver": "simplex"}, "solver: Input should be 'lbfgs', 'owlqn'"),
+        ({"max_iterations": 0}, "max_iterations.*greater than or equal to 1"),
+        ({"force": "perhaps"}, "force: Input should be a valid boolean"),
+    ],
+)
+def test_a_parameter_of_the_wrong_kind_is_refused_by_its_name(parameters, expected):
+    from prefect.exceptions import ParameterTypeError
+
+    from flows.retrain import retrain
+
+    with pytest.raises(ParameterTypeError) as refusal:
+        retrain.validate_parameters(parameters)
+    assert re.search(expected, str(refusal.value).replace("\n", " "))
+
+
+def test_fields_of_the_page_become_overrides():
+    from flows.retrain import named_overrides
+
+    nothing = dict.fromkeys(("source", "rho1", "solver", "max_iterations", "warm"))
+    assert named_overrides(**nothing) == []
+    given = {"source": "a: b*.conll", "rho1": "auto", "solver": "pqn", "max_iterations": 7, "warm": False}
+    assert named_overrides(**given) == [
+        'ingest.path="a: b*.conll"', 'train.rho1="auto"', 'train.solver="pqn"', "train.max_iterations=7",
+        "train.initial=null",
+    ]  # fmt: skip
+    assert named_overrides(**nothing | {"warm": True, "rho1": 0.0}) == ["train.rho1=0.0", "train.initial=champion"]
+
+
+class TestLive:
+    """The table of a training, with the calls to the server replaced."""
+
+    @pytest.fixture
+    def live(self, monkeypatch):
+        from prefect.logging import disable_run_logger
+
+        from flows import live
+
+        self.calls, self.now, self.broken = [], 0.0, False
+        test = self
+
+        def create(table, key, title):
+            if test.broken:
+                raise ConnectionError("gone")
+            test.calls.append(("create", len(table), title))
+            return "id"
+
+        class Client:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def update_artifact(self, artefact, update):
+                test.calls.append(("update", len(json.loads(update.data)), update.description))
+
+        monkeypatch.setattr(live, "create_table_artifact", create)
+        monkeypatch.setattr(live, "get_client", lambda sync_client: Client())
+        with disable_run_logger():
+            yield live.Live(clock=lambda: self.now)
+
+    def test_one_table_is_updated_now_and_then_and_at_the_end(self, live):
+        for i in range(12):
+            self.now = float(i)
+            live.record(record(i))
+        live.end("converged")
+        assert [(kind, rows) for kind, rows, _ in self.calls] == [
+            ("create", 1), ("update", 6), ("update", 11), ("update", 12)
+        ]  # fmt: skip
+        assert self.calls[-1][2] == "Training, iteration by iteration: converged"
+
+    def test_another_try_begins_anew_and_a_failure_harms_nothing(self, live):
+        self.broken = True
+        for i in (0, 1, 2):
+            live.record(record(i))
+        self.broken = False
+        for i in (0, 1):
+            live.record(record(i))
+        live.end()
+        assert [(kind, rows) for kind, rows, _ in self.calls] == [("create", 2)]
+
+
+def record(iteration, error=0.1):
+    return {"iteration": iteration, "objective": 1234.567, "active_unigram": 900, "active_start": 90,
+            "active_bigram": 200, "dev_token_error": error, "seconds": 1.25}  # fmt: skip
+
+
+def test_a_long_training_is_thinned_and_keeps_its_last_iteration():
+    rows = findings.training_table([record(i) for i in range(251)])
+    assert len(rows) == 84 and rows[-1]["iteration"] == "250" and rows[0]["iteration"] == "1"
+    assert findings.training_table([record(3, None)]) == [{
+        "iteration": "3", "objective": "1,234.57", "active weights": "1,190", "development error": "", "seconds": "1.2"
+    }]  # fmt: skip
+
+
+def test_the_champion_is_measured_on_the_same_data_by_its_own_labels(project_with_champion):
+    """The table has what the metrics of its own run had; a label that it does not know has no log-loss."""
+    root = project_with_champion
+    metrics = json.loads((root / "reports" / "metrics.json").read_text())
+    found = findings.champion_metrics(root)
+    assert all(found[name] == pytest.approx(metrics[name]) for name in found)
+    assert {"log_loss", "token_error", "sequence_error", "iterations", "active_unigram"} <= set(found)
+    tokens, info = store.read_tokens(root, "test")
+    labels = tokens["label"].to_list()
+    labels[0] = "never seen"
+    store.write_tokens(root, "test", tokens.with_columns(label=pl.Series(labels)), info)
+    found = findings.champion_metrics(root)
+    assert "log_loss" not in found and found["token_error"] >= metrics["token_error"]
+    rows = findings.metrics_table(root, found)
+    assert [row["champion"] for row in rows if row["measure"].startswith("log-loss")] == ["", ""]
+    assert "champion" not in findings.metrics_table(root)[0]
+
+
+@pytest.fixture
+def project_with_champion(finished_project, tmp_path):
+    root = tmp_path / "project"
+    shutil.copytree(finished_project, root)
+    shutil.copy(root / store.CANDIDATE, root / store.CHAMPION)
+    return root
 
 
 def test_a_line_of_figures_is_short_and_readable():

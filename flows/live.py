@@ -1,0 +1,60 @@
+"""What the dashboard shows of a training while it runs: what it will cost, and a table that grows with iterations."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from prefect import get_client, get_run_logger
+from prefect.artifacts import create_table_artifact
+from prefect.client.schemas.actions import ArtifactUpdate
+
+from flows import findings
+from tasks.progress import Progress
+
+UPDATE_SECONDS = 5.0  # between two versions of the table
+TITLE = "Training, iteration by iteration"
+
+
+@contextmanager
+def unharmed(what: str) -> Iterator[None]:
+    """Telling the server something must never end a run: a failure becomes a warning in the log."""
+    try:
+        yield
+    except Exception as error:
+        get_run_logger().warning("%s could not be told to the server: %s", what, error)
+
+
+class Live(Progress):
+    """The tables `cost-plan` and `training`. One artefact is updated, so that a long training leaves a single one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self.clock, self.shown = clock, None
+        self.rows: list[dict] = []
+        self.artefact: UUID | None = None
+
+    def plan(self, figures: dict) -> None:
+        with unharmed("the plan of the training"):
+            create_table_artifact(findings.plan_table(figures), "cost-plan", "What training will take")
+
+    def record(self, row: dict) -> None:
+        self.rows = [other for other in self.rows if other["iteration"] < row["iteration"]]  # an earlier try
+        self.rows.append(row)
+        if self.shown is None or self.clock() - self.shown >= UPDATE_SECONDS:
+            self._show()
+
+    def end(self, note: str = "") -> None:
+        if self.rows:
+            self._show(note)
+
+    def _show(self, note: str = "") -> None:
+        self.shown = self.clock()  # after a failure as well: the next try is as far away
+        table, title = findings.training_table(self.rows), f"{TITLE}: {note}" if note else TITLE
+        with unharmed("the table of the training"):
+            if self.artefact is None:
+                self.artefact = create_table_artifact(table, "training", title)
+                return
+            update = ArtifactUpdate(data=json.dumps(table), description=title)
+            with get_client(sync_client=True) as client:
+                client.update_artifact(self.artefact, update)
