@@ -185,7 +185,9 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
 def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLOCK_TOKENS) -> dict:
     manifest = store.whole_manifest(root)
     options = replace(params.train, initial=start_file(root, params.train))
-    if params.train.initial == CHAMPION and not options.initial:
+    if options.rho1 == AUTO and params.train.initial:
+        progress.say(f"train.rho1 is auto: the path begins with an empty model, not with {params.train.initial}")
+    elif params.train.initial == CHAMPION and not options.initial:
         progress.say("there is no champion to start from yet: training starts from zero")
     threads.set_threads(options.threads)
     if options.cluster and not by_parts(options.solver):
@@ -233,4 +235,4 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {STOP_REASONS[result.stop_reason]}")
     return {"objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
             "features": layout.size, "stop_reason": result.stop_reason, "rho1": options.rho1,
-            "warm": initial is not None}  # fmt: skip
+            "warm": bool(options.initial) and not path["points"]}  # fmt: skip

@@ -90,7 +90,7 @@ class TestEmbedded:
     def test_parameters_of_the_page_are_those_of_the_parameter_file(self, told):
         typed, figures = told["typed"], told["typed_figures"]
         assert typed["state"] == "COMPLETED" and typed["parameters"]["rho1"] == "auto"
-        assert figures["train"]["rho1"] != 0.5 and figures["train"]["warm"] is True
+        assert figures["train"]["rho1"] != 0.5 and figures["train"]["warm"] is False, "a path begins with nothing"
         assert figures["promote"]["promoted"] is True and figures["promote"]["forced"] is True
 
     def test_nothing_of_prefect_is_seen_on_the_terminal(self, told):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -267,6 +268,24 @@ def test_the_same_bytes_again_and_over_shards(chosen, tmp_path):
             assert (other / store.CANDIDATE).read_bytes() == (root / store.CANDIDATE).read_bytes()
         assert model.info["penalty"] == pytest.approx(first.info["penalty"], rel=1e-9)
         assert model.info["objective"] == pytest.approx(first.info["objective"], rel=1e-6)
+
+
+def test_a_path_begins_with_nothing_whatever_the_training_would_start_from(chosen, tmp_path):
+    import shutil
+
+    from tasks import train
+
+    class Said(Progress):
+        def say(self, text):
+            said.append(text)
+
+    said, (root, params, _, _) = [], chosen
+    params, other = replace(params, train=replace(params.train, initial="champion")), tmp_path / "other"
+    shutil.copytree(root, other)
+    shutil.copy(root / store.CANDIDATE, other / store.START)
+    assert train.main(other, params, Said())["warm"] is False
+    assert said[0] == "train.rho1 is auto: the path begins with an empty model, not with champion"
+    assert (other / store.CANDIDATE).read_bytes() == (root / store.CANDIDATE).read_bytes()
 
 
 def test_the_section_shows_the_path_with_ids_of_its_own(chosen):
