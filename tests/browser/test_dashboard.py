@@ -1,7 +1,5 @@
 """The dashboard as a person sees it: a run, its steps, and what it found."""
 
-from urllib.error import HTTPError
-
 import pytest
 from small_project import Background, ask, eventually, run_python, write_project
 
@@ -77,7 +75,7 @@ def test_the_artefacts_of_the_run_are_listed(dashboard, watch, picture):
         ("report", ["The whole report", "state error", "report.html"]),
         ("progress-train", ["train:", "active weights"]),
         ("cost-plan", ["weights of the training", "an iteration", "MiB"]),
-        ("training", ["Training, iteration by iteration", "development error", "active weights", "2,150.11"]),
+        ("training", ["development error", "active weights", "2,150.11"]),
     ],
 )
 def test_an_artefact_is_readable(dashboard, watch, picture, key, texts):
@@ -87,28 +85,3 @@ def test_an_artefact_is_readable(dashboard, watch, picture, key, texts):
     for text in texts:
         page.get_by_text(text).first.wait_for(timeout=SECONDS)
     picture(page, f"dashboard-{key}")
-
-
-DEPLOY = """
-from pathlib import Path
-from flows.settings import prefect_environment
-prefect_environment(Path("."))
-from flows.retrain import retrain
-print(retrain.to_deployment(name="page").apply())
-"""
-
-
-def test_the_fields_of_a_run_can_be_filled_in_and_are_checked(dashboard, watch, picture):
-    """The form of a deployment of the flow; what has the wrong type is refused by the server, by its name."""
-    done = run_python("-c", DEPLOY, cwd=dashboard.project, timeout=100)
-    assert done.returncode == 0, done.stderr
-    deployment, api = done.stdout.split()[-1], f"{dashboard.url}/api"
-    page = watch().page
-    page.goto(f"{dashboard.url}/deployments/deployment/{deployment}/run")
-    for text in ("rho1", "solver", "warm", "force", "Labelled files to add to the data for good"):
-        page.get_by_text(text).first.wait_for(timeout=SECONDS)
-    picture(page, "dashboard-form")
-    for parameters, name in (({"solver": "simplex"}, "solver"), ({"rho1": "often"}, "rho1")):
-        with pytest.raises(HTTPError) as refusal:
-            ask(api, f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
-        assert refusal.value.code in (409, 422) and name in refusal.value.read().decode()
