@@ -16,7 +16,7 @@ RHO1, RHO2 = 0.2, 0.001
 REFERENCE = 57_415.3  # optimum for RHO1 and RHO2, found by OWL-QN in 2,500 iterations
 PATH = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0)  # rho1 of SBCD table 2
 LIMIT = 300.0  # seconds of one fit at most
-PATH_LIMIT = 60.0
+PATH_LIMIT = 45.0
 WAPITI_ITERATIONS = 3
 
 
