@@ -11,16 +11,17 @@ from stage_runs import run_stages, small_params, tree
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
-from tasks import promote, store
+from tasks import archive, promote, store
 from tasks.params import Promote
 from tasks.progress import Progress
 
 
-def decide(project, force=False, **options):
+def decide(project, force=False, why=None, by=None, keep=20, **options):
     params = small_params()
+    params.version.keep = keep
     for name, value in options.items():
         setattr(params.promote, name, value)
-    return promote.main(project, params, Progress(), force)
+    return promote.main(project, params, Progress(), force, why, by)
 
 
 def spoil(path):
@@ -62,17 +63,28 @@ def test_a_clearly_worse_model_is_refused_and_the_champion_keeps_its_bytes(proje
     assert (project / store.CHAMPION).read_bytes() == champion
     assert [row["promoted"] for row in store.read_jsonl(project / store.DECISIONS)] == [True, False]
     after = tree(project)
-    assert {name for name in after if after[name] != before.get(name)} == {store.DECISIONS, store.DECISION}
+    changed = {name for name in after if after[name] != before.get(name)}
+    kept = {name for name in changed if name.startswith(f"{store.ARCHIVE}/{decision['id']}/")}
+    assert kept and changed - kept == {store.DECISIONS, store.DECISION}
 
 
 def test_a_forced_promotion_is_recorded_as_such(project):
     decide(project)
     spoil(project / store.CANDIDATE)
-    decision = decide(project, force=True)
+    decision = decide(project, force=True, why="the old one swears", by="anna@laptop")
     assert decision["promoted"] and decision["forced"] is True
-    assert decision["reason"].startswith("forced, although it may be worse than the champion")
+    assert (decision["by"], decision["why"]) == ("anna@laptop", "the old one swears")
+    begin = "forced by anna@laptop: the old one swears; against it: may be worse than the champion"
+    assert decision["reason"].startswith(begin) and len(decision["reasons"]) >= 1
     assert (project / store.CHAMPION).read_bytes() == (project / store.CANDIDATE).read_bytes()
     assert store.read_jsonl(project / store.DECISIONS)[-1] == decision
+
+
+def test_who_forces_is_known_without_saying_so(project):
+    decide(project)
+    assert decide(project, force=True)["forced"] is False, "nothing spoke against it"
+    spoil(project / store.CANDIDATE)
+    assert re.search(r"^forced by \S+@\S+; against it", decide(project, force=True)["reason"])
 
 
 def test_a_better_model_is_promoted(project):
@@ -141,7 +153,7 @@ def test_labels_that_a_model_does_not_know_are_its_errors(project):
 
 def rows_of(page):
     """The cells of the table of all decisions, as text."""
-    body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
+    body = re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[-1]
     rows = re.findall(r"<tr\b[^>]*>(.*?)</tr>", body, re.DOTALL)
     return [
         [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd]\b.*?</t[hd]>", row)]
