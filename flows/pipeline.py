@@ -23,6 +23,7 @@ class Project:
     params: Params
     overridden: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
+    step: str | None = None  # the one that was begun last
 
     @classmethod
     def open(cls, root: Path, params_file: Path | None = None, overrides: list[str] = ()) -> "Project":
@@ -44,9 +45,13 @@ class Project:
                         f"the {item.name}s name the list {path!r}: there is no such file in {self.root}"
                     )
 
+        cases = self.params.promote.cases
+        if cases and not (self.root / cases).is_file():
+            raise EspalierError(f"promote.cases is {cases!r}: there is no such file in {self.root}")
+
     def run(self, name: str, progress: Progress) -> dict:
         """Run one step and return its figures."""
-        begin = time.perf_counter()
+        self.step, begin = name, time.perf_counter()
         function = promote.main if name == "promote" else stage(name).main
         figures = function(self.root, self.params, progress)
         self.seconds[name] = time.perf_counter() - begin
@@ -85,14 +90,19 @@ def _is_there(root: Path, value: str) -> bool:
 def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:
     """All steps without Prefect; each stage is recorded by DVC once it has succeeded."""
     from flows.locks import alone
+    from flows.records import recorded
     from flows.versioning import record
 
     figures = {}
-    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+    with (
+        alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"),
+        recorded(project, lambda text: progress_of("record").say(text)) as decisions,
+    ):
         project.prepare()
         for name in STEPS:
             figures[name] = project.run(name, progress_of(name))
             record(project, name)
+        decisions.append(figures["promote"])
     return figures
 
 

@@ -36,6 +36,7 @@ from prefect.states import Cancelled, Crashed, State
 from flows import findings
 from flows.locks import alone
 from flows.pipeline import STEPS, Project
+from flows.records import recorded
 from flows.stages import STAGES
 from flows.versioning import record
 from tasks.progress import Progress
@@ -233,8 +234,11 @@ def retrain(root: str = ".", overrides: list[str] | None = None, params_file: st
     project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
     with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
         settle_dead(root)
-        project.prepare()
         try:
-            return run_steps(project)
+            with recorded(project, get_run_logger().warning) as decisions:
+                project.prepare()
+                figures = run_steps(project)
+                decisions.append(figures["promote"])
+            return figures
         finally:
             leave_no_queue()

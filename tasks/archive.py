@@ -13,6 +13,7 @@ import yaml
 from engine.errors import EspalierError
 from engine.model import Model
 from tasks import history, store
+from tasks.decision_page import decision_page
 from tasks.evaluate import model_figures
 from tasks.params import Params
 
@@ -32,7 +33,13 @@ def folder(root: Path, name: str) -> Path:
 def names(root: Path) -> list[str]:
     """Of all that is kept, oldest first."""
     place = root / store.ARCHIVE
-    return sorted(path.parent.name for path in place.glob(f"[!.]*/{DECISION_FILE}"))
+    return sorted((path.parent.name for path in place.glob(f"[!.]*/{DECISION_FILE}")), key=_age)
+
+
+def _age(name: str) -> tuple:
+    """Date, time and, of runs within a second, which it was."""
+    day, time, digest, *number = [*name.split("-"), "", "", ""][:4]
+    return day, time, int(number[0]) if number and number[0].isdigit() else 1, digest
 
 
 def keep(root: Path, decision: dict, params: Params, source: str = store.CANDIDATE) -> Path:
@@ -75,7 +82,7 @@ def keep_champion(root: Path, decisions: list[dict], params: Params) -> None:
     if kept_as(root, digest) is None:
         known = next((d for d in reversed(decisions) if d["promoted"] and d["model_sha256"] == digest), {})
         time = known.get("time") or history.now()
-        named = {"time": time, "model_sha256": digest, "id": history.new_id(root, time, digest, names(root))}
+        named = {"time": time, "model_sha256": digest, "id": _id(root, decisions, time, digest)}
         keep(root, known | named, params, store.CHAMPION)
 
 
@@ -87,6 +94,15 @@ def prune(root: Path, decisions: list[dict], limit: int | None) -> None:
     for name in all_names[:-limit]:
         if model_of(root, name) not in champions:
             shutil.rmtree(folder(root, name))
+
+
+def _id(root: Path, decisions: list[dict], time: str, digest: str) -> str:
+    return history.new_id(root, time, digest, ids(root, decisions))
+
+
+def ids(root: Path, decisions: list[dict]) -> list[str]:
+    """All that have been given, also to what has been cleared away since."""
+    return [*names(root), *(d["id"] for d in decisions if "id" in d)]
 
 
 def model_of(root: Path, name: str) -> str:
@@ -171,17 +187,16 @@ def roll_back(root: Path, digest: str, by: str, why: str | None) -> dict:
     before = store.file_hash(champion) if champion.is_file() else None
     reason = f"rolled back by {by}" + (f": {why}" if why else "")
     record = {
-        "kind": history.ROLLBACK, "id": history.new_id(root, time, digest, names(root)), "time": time, "promoted": True,
-        "forced": False, "reason": reason, "by": by, "why": why, "model_sha256": digest, "from_sha256": before,
-        "restored_from": name, "data_version": kept.get("data_version"), "difference": None, "low": None, "high": None,
+        "kind": history.ROLLBACK, "id": _id(root, decisions, time, digest), "time": time,
+        "promoted": True, "forced": False, "reason": reason, "by": by, "why": why, "model_sha256": digest,
+        "from_sha256": before, "restored_from": name, "data_version": kept.get("data_version"), "difference": None, "low": None, "high": None,
         "champion_error": None, "challenger_error": kept.get("challenger_error"),
         "test_version": kept.get("test_version"),
     }  # fmt: skip
     with store.replacing(champion) as temporary:
         shutil.copyfile(model, temporary)
     store.write_jsonl(root / store.DECISIONS, [*decisions, record])
-    history.append(root, {name: record[name] for name in ("kind", "id", "time", "reason", "model_sha256")}
-                   | {"outcome": "rolled back", "from_sha256": before})  # fmt: skip
+    store.write_text(root / store.DECISION, decision_page([*decisions, record]))
     return record
 
 

@@ -1,5 +1,6 @@
 """The page of decisions: the verdict, all that speaks for and against it, and every decision before it."""
 
+from tasks.history import outcome
 from tasks.page import (
     MISSING,
     Html,
@@ -27,19 +28,12 @@ def decision_page(decisions: list[dict]) -> str:
     """A page with the last decision and the ones before it."""
     last = decisions[-1]
     parts = [
-        ("verdict", capital(verdict(last)), _verdict(last)),
+        ("verdict", capital(outcome(last)), _verdict(last)),
         ("labels", "Label by label", _labels(last)),
         ("cases", "Cases that must not break", _cases(last)),
         ("history", "All decisions", _history(decisions)),
     ]
     return page("Champion and challenger", join(section(*part) for part in parts if part[2]))
-
-
-def verdict(decision: dict) -> str:
-    """promoted, forced, refused, or rolled back."""
-    if decision.get("kind") == "rollback":
-        return "rolled back"
-    return ("forced" if decision["forced"] else "promoted") if decision["promoted"] else "refused"
 
 
 def _verdict(last: dict) -> Html:
@@ -115,4 +109,4 @@ def _row(d: dict) -> list[str]:
     )
     when = d["time"].replace("T", " ").removesuffix("+00:00")
     errors = [percent(d[name], 2) for name in ("champion_error", "challenger_error")]
-    return [when, verdict(d), *errors, difference, short(d["model_sha256"]), d["reason"]]
+    return [when, outcome(d), *errors, difference, short(d["model_sha256"]), d["reason"]]

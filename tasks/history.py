@@ -113,8 +113,20 @@ def entry_of(
     return entry
 
 
+def by_hand(record: dict) -> dict:
+    """A promotion or a roll back that someone asked for, as a line of the history."""
+    kind = ROLLBACK if record.get("kind") == ROLLBACK else PROMOTE
+    names = ("id", "time", "reason", "model_sha256", "data_version")
+    return {name: record[name] for name in names} | {
+        "kind": kind, "outcome": outcome(record), "token_error": record["challenger_error"],
+        "warnings": list(record.get("warnings", [])),
+    }  # fmt: skip
+
+
 def outcome(decision: dict) -> str:
-    """promoted, forced or refused."""
+    """promoted, forced, refused or rolled back."""
+    if decision.get("kind") == ROLLBACK:
+        return "rolled back"
     return ("forced" if decision["forced"] else "promoted") if decision["promoted"] else "refused"
 
 

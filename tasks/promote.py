@@ -201,7 +201,7 @@ def main(
         reason = f"forced by {who}" + (f": {why}" if why else "") + f"; against it: {decision['reason']}"
         decision |= {"promoted": True, "reason": reason, "by": who, "why": why}
     decision |= {"time": time, "forced": forced, "data_version": manifest["data_version"],
-                 "id": history.new_id(root, time, decision["model_sha256"], archive.names(root))}  # fmt: skip
+                 "id": history.new_id(root, time, decision["model_sha256"], archive.ids(root, earlier))}  # fmt: skip
     archive.keep(root, decision, params)
     if decision["promoted"]:
         if champion.exists():

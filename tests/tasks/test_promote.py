@@ -11,7 +11,7 @@ from stage_runs import run_stages, small_params, tree
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds
 from engine.model import Model
-from tasks import archive, promote, store
+from tasks import promote, store
 from tasks.params import Promote
 from tasks.progress import Progress
 
