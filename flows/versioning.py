@@ -33,7 +33,8 @@ def record(project: Project, name: str) -> bool:
     if project.overridden:
         return False
     with _repository(project) as repository:
-        repository.commit(name, force=True)
+        # By its file: a name alone means a stage of the folder that we happen to be in.
+        repository.commit(f"{project.root.resolve() / 'dvc.yaml'}:{name}", force=True)
     return True
 
 

@@ -189,9 +189,9 @@ def roll_back(root: Path, digest: str, by: str, why: str | None) -> dict:
     record = {
         "kind": history.ROLLBACK, "id": _id(root, decisions, time, digest), "time": time,
         "promoted": True, "forced": False, "reason": reason, "by": by, "why": why, "model_sha256": digest,
-        "from_sha256": before, "restored_from": name, "data_version": kept.get("data_version"), "difference": None, "low": None, "high": None,
-        "champion_error": None, "challenger_error": kept.get("challenger_error"),
-        "test_version": kept.get("test_version"),
+        "from_sha256": before, "restored_from": name, "data_version": kept.get("data_version"),
+        "difference": None, "low": None, "high": None, "champion_error": None,
+        "challenger_error": kept.get("challenger_error"), "test_version": kept.get("test_version"),
     }  # fmt: skip
     with store.replacing(champion) as temporary:
         shutil.copyfile(model, temporary)
