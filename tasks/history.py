@@ -6,6 +6,7 @@ Wall-clock times and outcomes differ between equal runs, so nothing of it is an 
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ RETRAIN, ROLLBACK, PROMOTE = "retrain", "rollback", "promote"
 def read(root: Path) -> list[dict]:
     """All entries, oldest first; none when nothing has been recorded."""
     path = root / store.HISTORY
-    return store.read_jsonl(path) if path.exists() else []
+    try:
+        return store.read_jsonl(path) if path.exists() else []
+    except EspalierError:
+        raise EspalierError(f"{path}: damaged, a line of it is no JSON object; mend it or move it away") from None
 
 
 def append(root: Path, entry: dict) -> dict:
@@ -52,7 +56,9 @@ def now() -> str:
 def new_id(root: Path, time: str, digest: str, taken: Iterable[str] = ()) -> str:
     """A name for a run: its time and the head of a hash, such as 20261117-031502-0f3c2a91b5d7."""
     name = f"{datetime.fromisoformat(time):%Y%m%d-%H%M%S}-{digest[:12]}"
-    known = {*taken, *(row["id"] for row in read(root))}
+    known = set(taken)
+    with suppress(EspalierError):  # a damaged history must not stand in the way of a decision
+        known |= {row["id"] for row in read(root)}
     return next(one for i in range(1, len(known) + 3) if (one := name if i == 1 else f"{name}-{i}") not in known)
 
 

@@ -69,7 +69,7 @@ def past(tmp_path_factory):
 def test_every_run_has_a_line_however_it_ended(past):
     first, refused, failed = history.read(past)
     assert [row["outcome"] for row in (first, refused, failed)] == ["promoted", "refused", "failed"]
-    assert list(first["seconds"]) == list(STEPS) and first["iterations"] <= 15 and first["active"] > 0
+    assert set(first["seconds"]) == set(STEPS) and first["iterations"] <= 15 and first["active"] > 0
     assert refused["changed"] == {"promote.cases": [None, "cases.conll"], "train.rho1": [0.5, 2.0]}
     assert refused["active"] < first["active"] and "1 of 1 cases that must not break" in refused["reason"]
     assert failed["step"] == "ingest" and "check for a missing tab" in failed["error"] and failed["seconds"] == {}
@@ -179,7 +179,7 @@ sys.exit(main(["run", "--direct", "--set", "ingest.limit=20000", "--set", "train
 def test_a_run_that_is_asked_to_end_says_so_in_the_history(tmp_path):
     folder = write_project(tmp_path / "project")
     with Background("-c", LONG, cwd=folder) as run:
-        run.wait_for("train ", 120)
+        run.wait_for("train     …", 120)
         assert run.end(signal.SIGTERM) == 128 + signal.SIGTERM, run.output
     (entry,) = history.read(folder)
     assert (entry["outcome"], entry["step"]) == ("interrupted", "train") and "template" in entry["seconds"]
@@ -225,8 +225,7 @@ def test_a_run_is_pushed_committed_and_tagged_and_comes_back_from_its_tag(versio
     assert git(versioned, "diff", "--cached", "--name-only") == "mine.txt", "what the user has staged stays staged"
     assert git(versioned, "show", ":mine.txt") == "staged"
     assert (versioned / "mine.txt").read_text() == "not staged"
-    left = [line for line in git(versioned, "status", "--porcelain").splitlines() if "models" in line or "dvc" in line]
-    assert left == [" M .dvc/config"], "the remote was added by hand"
+    assert git(versioned, "status", "--porcelain", "--", *expected) == "", "nothing of it is left to commit"
     first = (versioned / store.CHAMPION).read_bytes()
     set_params(versioned, train={"rho1": 3.0})
     retrain(versioned)
@@ -269,14 +268,15 @@ def test_a_run_with_other_parameters_than_those_of_the_file_is_not_versioned(tmp
 # ---- experiments of DVC
 
 
-def test_experiments_of_dvc_run_and_are_shown(tmp_path, monkeypatch):
+def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     """As README says: a run with another parameter, beside the recorded state, and the table of both."""
     folder = write_project(tmp_path / "project", with_dvc=True)
     script = folder / ".venv" / "bin" / "espalier"
     script.parent.mkdir(parents=True)
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flows.cli "$@"\n')
     script.chmod(0o755)
-    (folder / ".gitignore").write_text(".venv\n.espalier\nmodels/archive\n")
+    (folder / ".gitignore").write_text(".venv\n.espalier\n")
+    set_params(folder, train={"rho1": 0.5})
     retrain(folder)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "begin")
