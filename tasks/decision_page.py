@@ -52,9 +52,9 @@ def _figures(last: dict) -> list[Html]:
         figures.append(card("Difference", points(last["difference"]), interval))
     if last.get("cases"):
         found = last["cases"]
-        then = None if found["champion_failed"] is None else f"{number(found['champion_failed'])} by the champion"
-        right = number(found["cases"] - found["failed"])
-        figures.append(card("Cases", f"{right} of {number(found['cases'])}", "right", then and f"wrong: {then}"))
+        right, failed = number(found["cases"] - found["failed"]), found["champion_failed"]
+        then = None if failed is None else f"the champion {number(found['cases'] - failed)}"
+        figures.append(card("Cases", f"{right} of {number(found['cases'])}", "right", then))
     if last.get("drift"):
         found = last["drift"]
         limit = "no limit" if found["limit"] is None else f"limit {found['limit']:g}"

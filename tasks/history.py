@@ -225,8 +225,8 @@ def _runs(rows: list[dict]) -> list[dict]:
 
 def _panels(runs: list[tuple[int, dict]]) -> Iterable[Html | None]:
     share = {"write": lambda v: percent(v, 2), "tick": lambda v: f"{100 * v:g}%"}
-    yield _panel("error", "Error", runs, [("of positions", "token_error"), ("of sequences", "sequence_error")],
-                 "on the test data of each run", **share)  # fmt: skip
+    yield _panel("error", "Error", runs, [("error", "token_error")], "positions of the test data of each run", **share)
+    yield _panel("whole", "Sequence error", runs, [("error", "sequence_error")], "those with a wrong label", **share)
     yield _panel("f1", "F1", runs, [("F1", "f1")], "of chunks in the test data of each run", **share)
     yield _panel("size", "Size", runs, [("active weights", "active")], "weights that are not zero")
     timed = [(i, row | {"all": sum(row["seconds"].values()), "training": row["seconds"].get("train")})

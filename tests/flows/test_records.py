@@ -128,6 +128,11 @@ def test_rollback_and_restore_on_the_command_line(past, tmp_path, capsys):
     assert "no retraining 'nonsense'" in capsys.readouterr().err
 
 
+def test_a_missing_file_of_cases_is_found_before_anything_is_done(past):
+    with pytest.raises(EspalierError, match="promote.cases is 'none.conll': there is no such file in"):
+        Project.open(past, None, ["promote.cases=none.conll"]).check()
+
+
 def test_a_history_that_cannot_be_written_harms_no_run(past, tmp_path):
     folder = write_project(tmp_path / "project")
     (folder / store.HISTORY).mkdir(parents=True)
