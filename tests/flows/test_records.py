@@ -218,6 +218,7 @@ def dvc(folder, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_is_pushed_committed_and_tagged_and_comes_back_from_its_tag(versioned, tmp_path):
     set_params(versioned, version={"push": "store", "git": "tag"})
     retrain(versioned)
@@ -273,6 +274,7 @@ def test_a_run_with_other_parameters_than_those_of_the_file_is_not_versioned(tmp
 # ---- experiments of DVC
 
 
+@pytest.mark.slow
 def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     """As README says: a run with another parameter, beside the recorded state, and the table of both."""
     folder = write_project(tmp_path / "project", with_dvc=True)
