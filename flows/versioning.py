@@ -15,7 +15,7 @@ os.environ.setdefault("DVC_NO_ANALYTICS", "true")
 
 GIT_SECONDS = 60
 # What says which data, parameters and models a run had; the last are DVC's, and keep what it tracks out of git.
-RECORDS = ("dvc.lock", "dvc.yaml", "params.yaml", store.DECISIONS, store.HISTORY, f"{store.CHAMPION}.dvc",
+RECORDS = ("dvc.lock", "dvc.yaml", "params.yaml", store.DECISIONS, store.HISTORY, "models/*.dvc",
            "data/.gitignore", "data/tokens/.gitignore", "data/weights/.gitignore", "models/.gitignore",
            "reports/.gitignore", "reports/curves/.gitignore")  # fmt: skip
 
@@ -33,16 +33,20 @@ def record(project: Project, name: str) -> bool:
     if project.overridden:
         return False
     with _repository(project) as repository:
-        # By its file: a name alone means a stage of the folder that we happen to be in.
-        repository.commit(f"{project.root.resolve() / 'dvc.yaml'}:{name}", force=True)
+        repository.commit(f"{project.root / 'dvc.yaml'}:{name}", force=True)  # not the one of the working directory
     return True
 
 
 def _add_champion(project: Project) -> bool:
-    if not (project.root / store.CHAMPION).exists():
+    return track(project, store.CHAMPION)
+
+
+def track(project: Project, path: str) -> bool:
+    """`dvc add` of a file that no stage writes; False when there is nothing to add or nobody to add it to."""
+    if not project.has_dvc or not (project.root / path).exists():
         return False
     with _repository(project) as repository:
-        repository.add(str(project.root / store.CHAMPION))
+        repository.add(str(project.root / path))
     return True
 
 
@@ -75,7 +79,8 @@ def commit(project: Project, entry: dict) -> list[str]:
     if project.params.version.git == "none" or project.overridden:
         return []
     try:
-        _commit(project.root, [path for path in RECORDS if (project.root / path).is_file()], entry)
+        paths = {str(path.relative_to(project.root)) for name in RECORDS for path in project.root.glob(name)}
+        _commit(project.root, sorted(paths), entry)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         text = next((line.strip() for line in said.splitlines() if line.strip()), type(error).__name__)

@@ -106,8 +106,11 @@ def ids(root: Path, decisions: list[dict]) -> list[str]:
 
 
 def model_of(root: Path, name: str) -> str:
-    """The hash of a kept model, as its decision says."""
-    return store.read_json(folder(root, name) / DECISION_FILE)["model_sha256"]
+    """The hash of a kept model, as its decision says; the empty text where that is damaged."""
+    try:
+        return store.read_json(folder(root, name) / DECISION_FILE)["model_sha256"]
+    except (EspalierError, KeyError, TypeError):
+        return ""
 
 
 def kept_as(root: Path, digest: str) -> str | None:
@@ -149,9 +152,10 @@ def earlier_champion(root: Path, what: str) -> str:
     """The hash of the champion that `what` means: so many steps back, or the beginning of a hash."""
     path = root / store.DECISIONS
     decisions = store.read_jsonl(path) if path.exists() else []
-    line = reigns(decisions)
-    if (root / store.CHAMPION).is_file() and (now := store.file_hash(root / store.CHAMPION)) not in line[-1:]:
-        line.append(now)  # put there by hand
+    line, champion = reigns(decisions), root / store.CHAMPION
+    present = store.file_hash(champion) if champion.is_file() else None
+    if present and present not in line[-1:]:
+        line.append(present)  # put there by hand
     if what.isdigit() and len(what) <= STEPS_DIGITS:
         steps, before = int(what), max(0, len(line) - 1)
         if not 1 <= steps <= before:
@@ -166,7 +170,7 @@ def earlier_champion(root: Path, what: str) -> str:
         )
     if len(found) > 1:
         raise EspalierError(f"{what!r} is the beginning of several models ({', '.join(m[:12] for m in found)})")
-    if found == line[-1:]:
+    if found == [present]:
         raise EspalierError(f"model {found[0][:12]} is the champion already")
     return found[0]
 

@@ -155,6 +155,24 @@ def test_a_champion_is_named_by_steps_or_by_its_hash(project):
             archive.earlier_champion(project, text)
 
 
+def test_a_champion_that_was_lost_or_put_there_by_hand(project):
+    """Steps count from what is there; what is missing can be put back by its hash."""
+    digest = decide(project)["model_sha256"]
+    (project / store.CHAMPION).unlink()
+    assert archive.earlier_champion(project, digest[:10]) == digest
+    variant(project, 1.5)
+    shutil.copy(project / store.CANDIDATE, project / store.CHAMPION)
+    assert archive.earlier_champion(project, "1") == digest
+
+
+def test_a_damaged_record_in_the_archive_stands_in_nobodys_way(project):
+    first = decide(project)
+    (archive.folder(project, first["id"]) / "decision.json").write_text("{")
+    variant(project, 1.5)
+    assert decide(project)["promoted"]
+    assert archive.kept_as(project, first["model_sha256"]) not in (None, first["id"]), "kept once more when it went"
+
+
 def test_a_damaged_or_missing_copy_is_an_error_that_changes_nothing(project):
     first = decide(project)
     variant(project, 1.5)
