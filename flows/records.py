@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.errors import EspalierError
 from flows import versioning
 from flows.pipeline import Project
-from tasks import history, notify, store
+from tasks import archive, history, notify, store
 from tasks.params import Params
 
 Warn = Callable[[str], None]
@@ -54,6 +54,7 @@ def recorded(project: Project, warn: Warn) -> Iterator[list[dict]]:
 
 def finish(project: Project, time: str, decision: dict, warn: Warn) -> None:
     """A run that ended with a decision: history, versions, and a word when it was refused."""
+    archive.renew_report(project.root, decision["id"])
     entry = history.entry_of(project.root, project.params, time, project.seconds, decision=decision)
     entry = keep_versions(project, entry, warn)
     if entry["outcome"] == "refused":

@@ -101,8 +101,8 @@ STAGES = (
     ),
     Stage(
         "report", "write the page",
-        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/page.py", "tasks/picture.py",
-         "tasks/profile.py", "tasks/slices.py", "tasks/spans.py", "tasks/sweep.py"),
+        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/history.py", "tasks/page.py",
+         "tasks/picture.py", "tasks/profile.py", "tasks/slices.py", "tasks/spans.py", "tasks/sweep.py"),
         (store.PROFILE, store.METRICS, store.TRACE, store.PREDICTIONS, store.CANDIDATE, store.CLUSTERS, store.MANIFEST),
         (store.REPORT,), tuple(name for name in Params().as_dict() if name not in OF_NO_STAGE),
     ),

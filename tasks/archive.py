@@ -65,6 +65,14 @@ def keep(root: Path, decision: dict, params: Params, source: str = store.CANDIDA
     return target
 
 
+def renew_report(root: Path, name: str) -> None:
+    """Keep the report as it is now: it is made once more when the decision is known."""
+    kept = folder(root, name) / "report.html"
+    if kept.is_file() and (root / store.REPORT).is_file():
+        with store.replacing(kept) as temporary:
+            shutil.copyfile(root / store.REPORT, temporary)
+
+
 def _belong(root: Path) -> bool:
     """Whether the metrics that lie there are of the candidate, and not of a model before it."""
     if not (root / store.METRICS).is_file():
