@@ -41,6 +41,9 @@ def parser() -> argparse.ArgumentParser:
 
     promote = _command(commands, "promote", "candidate against champion, once more", params=True)
     promote.add_argument("--force", action="store_true", help="promote even a worse candidate; it is recorded")
+    promote.add_argument("--reason", metavar="TEXT", help="why it is forced")
+    promote.add_argument("--by", metavar="NAME", help="who forces it (user and machine)")
+    _commands_of_the_past(commands)
 
     _commands_of_models(commands)
 
@@ -80,6 +83,23 @@ def parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", "check the installation and the project")
     doctor.add_argument("--json", action="store_true", help="as JSON")
     return top
+
+
+def _commands_of_the_past(commands) -> None:
+    """The commands that look at earlier retrainings and bring them back: history, rollback, restore."""
+    past = _command(commands, "history", "all retrainings: quality, size, time, drift, and what was decided")
+    past.add_argument("--last", type=_count, default=0, metavar="N", help="only the newest N")
+    past.add_argument("--json", action="store_true", help="as JSON")
+
+    back = _command(commands, "rollback", "put an earlier champion back")
+    back.add_argument("to", nargs="?", default="1", metavar="TO", help="how many champions back, or a model's hash (1)")
+    back.add_argument("--reason", metavar="TEXT", help="why; it is recorded")
+    back.add_argument("--by", metavar="NAME", help="who does it (user and machine)")
+
+    again = _command(commands, "restore", "bring back model, metrics and report of an earlier retraining")
+    again.add_argument("id", metavar="ID", help="of the retraining, or the hash of its model; the beginning will do")
+    again.add_argument("--to", type=Path, metavar="DIR", help="a new folder (restored/ID)")
+    again.add_argument("--in-place", action="store_true", help="as the candidate and its report, for `promote`")
 
 
 def _commands_of_models(commands) -> None:
@@ -259,6 +279,7 @@ def summary(project) -> str:
         f"active features {active:,} of {metrics['features']:,} ({metrics['active_unigram']:,} unigram, "
         f"{metrics['active_start']:,} start, {metrics['active_bigram']:,} bigram)",
         ("promoted: " if decision["promoted"] else "refused: ") + decision["reason"],
+        *(f"warning: {text}" for text in decision["warnings"]),
         f"report {project.root / store.REPORT}",
     ]
     if project.overridden and project.has_dvc:
@@ -325,17 +346,73 @@ def cluster_text(found: dict) -> str:
 
 
 def promote(args) -> None:
+    from flows.records import by_hand
     from flows.terminal import Terminal
-    from flows.versioning import record
     from tasks import promote as promotion
 
+    if args.force and not args.reason:
+        raise EspalierError("--force needs --reason TEXT: it is recorded who promoted against the figures, and why")
+    if args.reason and not args.force:
+        raise EspalierError("--reason says why a promotion is forced: add --force, or leave it out")
     project = _project(args)
     terminal = Terminal(args.quiet)
-    try:
-        promotion.main(project.root, project.params, terminal.progress_of("promote"), args.force)
-    finally:
-        terminal.close()
-    record(project, "promote")
+    with _project_lock(project):
+        try:
+            progress = terminal.progress_of("promote")
+            record = promotion.main(project.root, project.params, progress, args.force, args.reason, args.by)
+        finally:
+            terminal.close()
+        by_hand(project, record, _warn)
+
+
+def _project_lock(project):
+    from flows.locks import alone
+
+    return alone(project.root / ".espalier" / "run.lock", "another run is under way in this project")
+
+
+def _warn(text: str) -> None:
+    print(f"espalier: {text}", file=sys.stderr)
+
+
+def history(args) -> None:
+    from tasks import history as past
+
+    rows = past.read(args.project.resolve())[-args.last :]
+    if args.json:
+        _dump(rows)
+    else:
+        print(past.as_text(rows) if rows else "no retraining has been recorded; `espalier run` makes the first")
+
+
+def rollback(args) -> None:
+    from flows.pipeline import Project
+    from flows.records import by_hand
+    from tasks import archive
+    from tasks.promote import someone
+
+    project = Project.open(args.project.resolve())
+    with _project_lock(project):
+        digest = archive.earlier_champion(project.root, args.to)
+        record = archive.roll_back(project.root, digest, args.by or someone(), args.reason)
+        by_hand(project, record, _warn)
+    kept = archive.folder(project.root, record["restored_from"])
+    print(f"champion {digest[:12]} again (it was {(record['from_sha256'] or 'none')[:12]}); its report is in {kept}")
+
+
+def restore(args) -> None:
+    from tasks import archive
+    from tasks import history as past
+
+    if args.to and args.in_place:
+        raise EspalierError("--to and --in-place exclude each other: choose one")
+    root = args.project.resolve()
+    name = args.id if args.id in archive.names(root) else past.find(root, args.id)["id"]
+    target = None if args.in_place else args.to or root / "restored" / name
+    for path in archive.restore(root, name, target):
+        print(path)
+
+
 
 
 def _model_path(args) -> Path:
@@ -402,6 +479,7 @@ def inspect(args) -> None:
 def sweep(args) -> None:
     from flows.terminal import Terminal
     from tasks import sweep as sweeping
+    from tasks.path_page import as_text
 
     project = _project(args)
     options = {"points": args.points, "largest": args.largest, "smallest": args.smallest, "sparser": args.sparser}
@@ -420,7 +498,7 @@ def sweep(args) -> None:
             figures = run_sweep(project.root, options, args.params, args.overrides, terminal.progress_of)
     finally:
         terminal.close()
-    _dump(figures) if args.json else print(sweeping.as_text(figures, project.root))
+    _dump(figures) if args.json else print(as_text(figures, project.root))
 
 
 def convert(args) -> None:
@@ -527,7 +605,8 @@ def doctor(args) -> int:
 
 
 COMMANDS = {
-    "run": run, "stage": stage, "plan": plan, "promote": promote, "tag": tag, "explain": explain,
+    "run": run, "stage": stage, "plan": plan, "promote": promote, "history": history, "rollback": rollback,
+    "restore": restore, "tag": tag, "explain": explain,
     "inspect": inspect, "sweep": sweep, "convert": convert, "profile": profile, "serve": serve,
     "dashboard": dashboard, "reproduce": reproduce, "doctor": doctor,
 }  # fmt: skip

@@ -30,7 +30,9 @@ MEASURES = (
 HEADLINES = 3
 MOST_ITERATIONS = 100  # rows of a table of iterations
 SHOWN_LABELS = 20  # new labels that are named
-UNSAID = {"time", "forced", "model_sha256", "data_version"}  # of little use in a log
+# Of little use in a log, or too long for one.
+UNSAID = {"time", "forced", "model_sha256", "data_version", "id", "kind", "test_version", "labels", "cases", "drift",
+          "reasons", "warnings", "labels_compared", "by", "why"}  # fmt: skip
 ACTIVE = ("active_unigram", "active_start", "active_bigram")
 
 
@@ -149,8 +151,21 @@ def decision_text(decision: dict) -> str:
         interval = f"{decision['difference']:+.2%} ({decision['low']:+.2%} to {decision['high']:+.2%})"
         rows.append(("difference and its interval", interval))
     model = f"Model `{decision['model_sha256'][:12]}`"
-    verdict = "Promoted" if decision["promoted"] else "Refused"
-    return f"## {verdict}\n\n{decision['reason'].capitalize()}.\n\n{_table(('', 'error'), rows)}\n\n{model}\n"
+    verdict, reasons = "Promoted" if decision["promoted"] else "Refused", decision.get("reasons") or []
+    why = decision["reason"] if len(reasons) < 2 else f"{len(reasons)} reasons to refuse it"
+    listed = "".join(f"- {_capital(text)}\n" for text in reasons) if len(reasons) > 1 else ""
+    listed += "".join(f"- Warning: {text}\n" for text in decision.get("warnings") or [])
+    listed += f"- {cases_line(decision['cases'])}\n" if decision.get("cases") else ""
+    listed = f"{listed}\n" if listed else ""
+    return f"## {verdict}\n\n{_capital(why)}.\n\n{listed}{_table(('', 'error'), rows)}\n\n{model}\n"
+
+
+def cases_line(found: dict) -> str:
+    return f"Cases that must not break: {found['cases'] - found['failed']} of {found['cases']} right"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str]]) -> str:

@@ -31,6 +31,7 @@ class Project:
     added: list[str] = field(default_factory=list)
     force: bool = False  # promote even a worse candidate
     seconds: dict[str, float] = field(default_factory=dict)
+    step: str | None = None  # the one that was begun last
 
     @classmethod
     def open(
@@ -55,9 +56,13 @@ class Project:
                         f"the {item.name}s name the list {path!r}: there is no such file in {self.root}"
                     )
 
+        cases = self.params.promote.cases
+        if cases and not (self.root / cases).is_file():
+            raise EspalierError(f"promote.cases is {cases!r}: there is no such file in {self.root}")
+
     def run(self, name: str, progress: Progress) -> dict:
         """Run one step and return its figures."""
-        begin = time.perf_counter()
+        self.step, begin = name, time.perf_counter()
         function = partial(promote.main, force=self.force) if name == "promote" else stage(name).main
         figures = function(self.root, self.params, progress)
         if name == "ingest" and self.added:
@@ -67,12 +72,10 @@ class Project:
             progress.say(news.text(found))
             figures |= news.figures(found)
         self.seconds[name] = time.perf_counter() - begin
-        if name == "promote":
-            self.finish_report()
         return figures
 
     def finish_report(self) -> None:
-        """The report once more, now that the decision is known; DVC keeps this one.
+        """The report once more, now that the decision and the history are known; DVC keeps this one.
 
         Only if it was made in this run: else the files that it is made of may be of another.
         """
@@ -116,14 +119,19 @@ def _is_there(root: Path, value: str) -> bool:
 def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:
     """All steps without Prefect; each stage is recorded by DVC once it has succeeded."""
     from flows.locks import alone
+    from flows.records import recorded
     from flows.versioning import record
 
     figures = {}
-    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+    with (
+        alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"),
+        recorded(project, lambda text: progress_of("record").say(text)) as decisions,
+    ):
         project.prepare()
         for name in STEPS:
             figures[name] = project.run(name, progress_of(name))
             record(project, name)
+        decisions.append(figures["promote"])
     return figures
 
 

@@ -39,6 +39,7 @@ from flows import findings
 from flows.live import Live, unharmed
 from flows.locks import alone
 from flows.pipeline import STEPS, Project
+from flows.records import recorded
 from flows.stages import STAGES
 from flows.versioning import record
 from tasks import news, store
@@ -283,8 +284,11 @@ def retrain(
     project.force = force
     with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
         settle_dead(root)
-        project.prepare()
         try:
-            return run_steps(project)
+            with recorded(project, get_run_logger().warning) as decisions:
+                project.prepare()
+                figures = run_steps(project)
+                decisions.append(figures["promote"])
+            return figures
         finally:
             leave_no_queue()

@@ -21,6 +21,7 @@ from tasks.pattern_files import named_lists
 from tasks.progress import Progress
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
+OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result, so nothing depends on them
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/store.py")  # code that every stage rests on
 
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
@@ -110,12 +111,11 @@ STAGES = (
     ),
     Stage(
         "report", "write the page",
-        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/page.py", "tasks/picture.py",
-         "tasks/plan.py", "tasks/profile.py", "tasks/rho1_path.py", "tasks/slices.py", "tasks/spans.py",
-         "tasks/sweep.py"),
+        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/history.py", "tasks/page.py",
+         "tasks/path_page.py", "tasks/picture.py", "tasks/profile.py", "tasks/slices.py", "tasks/spans.py"),
         (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
          store.CLUSTERS, store.MANIFEST),
-        (store.REPORT,), tuple(name for name in Params().as_dict() if name != "memory"),
+        (store.REPORT,), tuple(name for name in Params().as_dict() if name not in OF_NO_STAGE),
     ),
 )  # fmt: skip
 

@@ -186,6 +186,43 @@ class Promote:
     level: float = option(0.95, "of the bootstrap interval", "number", least=0, most=1)
     rounds: int = option(2000, "bootstrap resamples", "int", least=50)
     seed: int = option(0, "of the resamples", "int", least=0)
+    label_margin: float | None = option(
+        0.02, "F1 that one label (or kind of chunk) may surely lose to the champion; null for no such check", "number?",
+        least=0, most=1,
+    )  # fmt: skip
+    label_count: int = option(
+        50, "labels that are rarer than this in the test data are reported and never refused", "int", least=1
+    )
+    cases: str | None = option(
+        None, "file of labelled sequences that every promoted model must get right; `_` where any label will do",
+        "text?",
+    )  # fmt: skip
+    on_drift: str = option(
+        "warn", "what to do when the pool has drifted beyond weigh.drift_limit", "text", ("warn", "refuse", "ignore")
+    )
+
+
+@dataclass
+class Version:
+    keep: int | None = option(
+        20, "retrainings, and champions, whose model and report are kept in models/archive; null keeps all", "int?",
+        least=1,
+    )  # fmt: skip
+    push: str | None = option(None, "DVC remote that data, model and metrics are pushed to after a run", "text?")
+    git: str = option(
+        "none", "after a run commit what records it (dvc.lock, params.yaml, decisions, history); tag: and tag that",
+        "text", ("none", "commit", "tag"),
+    )  # fmt: skip
+
+
+@dataclass
+class Notify:
+    command: str | None = option(
+        None, "shell command for a run that failed or was refused; the event as JSON on stdin and in ESPALIER_EVENT",
+        "text?",
+    )  # fmt: skip
+    webhook: str | None = option(None, "address that the event is posted to as JSON", "text?")
+    timeout: float = option(10, "seconds that either may take", "number", least=0.1)
 
 
 @dataclass
@@ -206,9 +243,11 @@ class Params:
     evaluate: Evaluate = field(default_factory=Evaluate)
     report: Report = field(default_factory=Report)
     promote: Promote = field(default_factory=Promote)
+    version: Version = field(default_factory=Version)
+    notify: Notify = field(default_factory=Notify)
     memory: Memory = field(default_factory=Memory)
     given: ClassVar[tuple[str, ...]] = (
-        "ingest", "template", "weigh", "train", "evaluate", "report", "promote", "memory",
+        "ingest", "template", "weigh", "train", "evaluate", "report", "promote", "version", "notify", "memory",
     )  # fmt: skip
     # The sections that the parameter file has; the others hold defaults, and DVC must not look for them.
 

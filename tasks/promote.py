@@ -3,8 +3,10 @@
 Not a stage of DVC: it reads and writes the champion, which would be a cycle.
 """
 
+import getpass
+import hashlib
 import shutil
-from datetime import UTC, datetime
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +15,17 @@ import polars as pl
 from engine.errors import EspalierError
 from engine.measures import paired_bootstrap, sequence_errors
 from engine.model import Model
-from tasks import store
-from tasks.page import capital, card, cards, join, lead, page, percent, points, section, short, table
+from tasks import archive, history, store
+from tasks.cases import check_cases, read_cases
+from tasks.decision_page import decision_page
 from tasks.params import Params, Promote
 from tasks.progress import Progress
+from tasks.regressions import compare_labels
+from tasks.sources import input_columns
 from tasks.tagging import tag
 
-
-def errors_of(path: Path, tokens: pl.DataFrame, offsets: np.ndarray) -> np.ndarray:
-    """Wrong positions of each test sequence under a model.
-
-    Each model makes its own features of the tokens: a champion may know observations that
-    the vocabulary of the newest training data has lost.
-    """
-    return sequence_errors(tokens["label"].to_numpy(), np.array(tag(Model.load(path), tokens)), offsets)
+TOLD_LABELS, TOLD_CASES = 30, 20  # that a decision lists
+NAMED = 5  # labels that have a reason of their own
 
 
 def decide(champion: np.ndarray, challenger: np.ndarray, lengths: np.ndarray, options: Promote) -> dict:
@@ -53,66 +52,164 @@ def first_decision(challenger: np.ndarray, lengths: np.ndarray) -> dict:
     }  # fmt: skip
 
 
-def decision_page(decisions: list[dict]) -> str:
-    """A page with the last decision and all earlier ones."""
-    last = decisions[-1]
-    figures = [card("Challenger", percent(last["challenger_error"], 2), "error on the test data")]
-    if last["difference"] is not None:
-        interval = f"between {points(last['low'])} and {points(last['high'])} in resamples of the test data"
-        figures.insert(0, card("Champion", percent(last["champion_error"], 2), "error on the test data"))
-        figures.append(card("Difference", points(last["difference"]), interval))
-    verdict = "Promoted" if last["promoted"] else "Refused"
-    heads = ["When (UTC)", "Decision", "Champion", "Challenger", "Difference", "Model", "Why"]
-    history = table("Latest first", heads, [_row(d) for d in reversed(decisions)], (2, 3, 4), "stack")
-    body = (
-        section("verdict", verdict, lead(f"{capital(last['reason'])}."), cards(figures)),
-        section("history", "All decisions", history),
-    )
-    return page("Champion and challenger", join(body))
+# Reasons to refuse, besides the error as a whole ----------------------------------------------------
 
 
-def _row(d: dict) -> list[str]:
-    difference = (
-        "–" if d["difference"] is None else f"{points(d['difference'])} ({points(d['low'])} to {points(d['high'])})"
-    )
-    champion = "–" if d["champion_error"] is None else percent(d["champion_error"], 2)
-    when = d["time"].replace("T", " ").removesuffix("+00:00")
-    verdict = ("forced" if d["forced"] else "promoted") if d["promoted"] else "refused"
-    return [
-        when,
-        verdict,
-        champion,
-        percent(d["challenger_error"], 2),
-        difference,
-        short(d["model_sha256"]),
-        d["reason"],
+def label_reasons(rows: list[dict], margin: float | None) -> list[str]:
+    """One for each label that lost too much; of many, the worst are named."""
+    lost = [row for row in rows if row["regressed"]]
+    reasons = [
+        f"label {row['label']} loses {-row['difference']:.2%} of F1 ({-row['high']:.2%} to {-row['low']:.2%}), more "
+        f"than promote.label_margin, {margin:.2%}"
+        for row in lost[:NAMED]
     ]
+    return [*reasons, *([f"{len(lost) - NAMED} more labels lose as clearly"] if len(lost) > NAMED else [])]
 
 
-def main(root: Path, params: Params, progress: Progress, force: bool = False) -> dict:
+def case_reasons(found: dict | None) -> list[str]:
+    if not found or not found["wrong"]:
+        return []
+    first = found["wrong"][0]
+    where = f"line {first['line']} of {found['file']}, {' '.join(first['tokens'])!r}"
+    wanted, got = (" ".join(first[name]) for name in ("expected", "said"))
+    return [f"{found['failed']} of {found['cases']} cases that must not break are wrong, the first at {where}: "
+            f"expected {wanted}, got {got}"]  # fmt: skip
+
+
+def drift_words(found: dict | None) -> list[str]:
+    if not found or not found["drifted"]:
+        return []
+    return [f"the pool has drifted: {found['jensen_shannon']:.4f} bits against weigh.drift_limit, {found['limit']:g}"]
+
+
+def rollback_reasons(digest: str, earlier: list[dict]) -> list[str]:
+    """What was taken away on purpose does not come back by itself."""
+    record = archive.rolled_back(earlier).get(digest)
+    return [f"this very model was {record['reason']} ({record['time'][:10]})"] if record else []
+
+
+# What is looked at ----------------------------------------------------------------------------------
+
+
+def version_of(tokens: pl.DataFrame) -> str:
+    """A hash of what the test data hold, whatever file they lie in."""
+    return hashlib.sha256(tokens.write_csv().encode()).hexdigest()
+
+
+def changed_test_data(root: Path, earlier: list[dict], version: str) -> list[str]:
+    """A word of warning when the champion was promoted on other test data than these."""
+    digest = store.file_hash(root / store.CHAMPION)
+    known = next((d for d in reversed(earlier) if d["promoted"] and d["model_sha256"] == digest), {})
+    before = known.get("test_version")
+    if before in (None, version):
+        return []
+    return [f"the test data have changed since the champion was promoted ({before[:12]} → {version[:12]}): both models "
+            "were measured on the new ones"]  # fmt: skip
+
+
+def drift_of(root: Path) -> dict | None:
+    """The drift that `weigh` found; None where it did not look."""
+    if not (root / store.CLUSTERS).exists():
+        return None
+    found = store.read_json(root / store.CLUSTERS)
+    if found.get("jensen_shannon") is None:
+        return None
+    return {"jensen_shannon": found["jensen_shannon"], "limit": found["drift_limit"], "drifted": found["drifted"]}
+
+
+def cases_of(
+    root: Path, params: Params, tokens: pl.DataFrame, challenger: Model, champion: Model | None
+) -> dict | None:
+    """How the models do on the cases of `promote.cases`; None without such a file."""
+    if not params.promote.cases:
+        return None
+    cases = read_cases(root, params, len(input_columns(tokens)))
+    wrong = check_cases(challenger, cases)
+    champions = None if champion is None else {row["line"] for row in check_cases(champion, cases)}
+    for row in wrong:
+        row["champion_too"] = champions is not None and row["line"] in champions
+    return {"file": params.promote.cases, "cases": cases["sequence"].n_unique(), "failed": len(wrong),
+            "champion_failed": None if champions is None else len(champions), "wrong": wrong[:TOLD_CASES]}  # fmt: skip
+
+
+def someone() -> str:
+    """Who runs this: the user and the machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress) -> dict:
+    """The decision as the data have it: all reasons to refuse together, warnings, and the figures behind them."""
+    candidate, champion = root / store.CANDIDATE, root / store.CHAMPION
+    options, tokens = params.promote, store.read_tokens(root, "test")[0]
+    offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
+    lengths, gold, version = np.diff(offsets), tokens["label"].to_list(), version_of(tokens)
+    # Each model makes its own features of the tokens: a champion may know observations that the vocabulary of the
+    # newest training data has lost.
+    challenger_model = Model.load(candidate)
+    challenger = tag(challenger_model, tokens)
+    errors = sequence_errors(np.array(gold), np.array(challenger), offsets)
+    progress.step(note="challenger")
+    champion_model, rows, warnings = None, [], []
+    if champion.exists():
+        champion_model = Model.load(champion)
+        said = tag(champion_model, tokens)
+        decision = decide(sequence_errors(np.array(gold), np.array(said), offsets), errors, lengths, options)
+        rows = compare_labels(gold, said, challenger, offsets, options)
+        warnings += changed_test_data(root, earlier, version)
+    else:
+        decision = first_decision(errors, lengths)
+    progress.step(note="champion")
+    cases, drift = cases_of(root, params, tokens, challenger_model, champion_model), drift_of(root)
+    digest = store.file_hash(candidate)
+    reasons = [] if decision["promoted"] else [decision["reason"]]
+    reasons += [*label_reasons(rows, options.label_margin), *case_reasons(cases), *rollback_reasons(digest, earlier)]
+    drifted = drift_words(drift)
+    reasons += drifted if options.on_drift == "refuse" else []
+    warnings += drifted if options.on_drift == "warn" else []
+    told = [row for row in rows if row["difference"] or row["low"] or row["high"]][:TOLD_LABELS]
+    return decision | {
+        "promoted": not reasons, "reason": "; ".join(reasons) or decision["reason"], "reasons": reasons,
+        "warnings": warnings, "labels": told, "labels_compared": len(rows), "cases": cases, "drift": drift,
+        "test_version": version, "model_sha256": digest, "kind": "decision",
+    }  # fmt: skip
+
+
+def main(
+    root: Path,
+    params: Params,
+    progress: Progress,
+    force: bool = False,
+    why: str | None = None,
+    by: str | None = None,
+) -> dict:
+    """Decide, and put the candidate in the champion's place when nothing speaks against it, or by force."""
     progress.begin(3, "step")
     candidate, champion = root / store.CANDIDATE, root / store.CHAMPION
     if not candidate.is_file():
         raise EspalierError(f"{candidate}: there is no candidate to promote; run `espalier run` first")
     manifest, log = store.whole_manifest(root), root / store.DECISIONS
     earlier = store.read_jsonl(log) if log.exists() else []
-    tokens = store.read_tokens(root, "test")[0]
-    offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
-    challenger, lengths = errors_of(candidate, tokens, offsets), np.diff(offsets)
-    progress.step(note="challenger")
-    if champion.exists():
-        decision = decide(errors_of(champion, tokens, offsets), challenger, lengths, params.promote)
-    else:
-        decision = first_decision(challenger, lengths)
-    progress.step(note="champion")
-    if force and not decision["promoted"]:
-        decision |= {"promoted": True, "reason": f"forced, although it {decision['reason']}"}
-    decision |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "forced": force,
-                 "model_sha256": store.file_hash(candidate), "data_version": manifest["data_version"]}  # fmt: skip
+    decision = weighed(root, params, earlier, progress)
+    forced = force and not decision["promoted"]
+    time = history.now()
+    if forced:
+        who = by or someone()
+        reason = f"forced by {who}" + (f": {why}" if why else "") + f"; against it: {decision['reason']}"
+        decision |= {"promoted": True, "reason": reason, "by": who, "why": why}
+    decision |= {"time": time, "forced": forced, "data_version": manifest["data_version"],
+                 "id": history.new_id(root, time, decision["model_sha256"], archive.ids(root, earlier))}  # fmt: skip
+    archive.keep(root, decision, params)
     if decision["promoted"]:
+        if champion.exists():
+            archive.keep_champion(root, earlier, params)
         with store.replacing(champion) as temporary:
             shutil.copyfile(candidate, temporary)
     store.write_jsonl(log, [*earlier, decision])
     store.write_text(root / store.DECISION, decision_page([*earlier, decision]))
+    archive.prune(root, [*earlier, decision], params.version.keep)
     progress.end(("promoted: " if decision["promoted"] else "refused: ") + decision["reason"])
     return decision

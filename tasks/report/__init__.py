@@ -5,7 +5,6 @@ functions from plain data to markup.
 """
 
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from engine import measures
 from engine.errors import EspalierError
-from tasks import picture, store
+from tasks import history, path_page, picture, store
 from tasks.page import Html, capital, heading_of, join, page, plural, section
 from tasks.params import Params
 from tasks.profile import section_body
@@ -35,8 +34,6 @@ from tasks.report.phrases import Phrases
 from tasks.report.record import Run, public_profile, read_run
 from tasks.report.words import Metrics, Nouns, Trace, tagged
 from tasks.slices import Rate, with_intervals
-
-OTHERS = ("tasks.sweep", "tasks.history")  # modules that make a section of their own, if they have something to tell
 
 
 class Inputs(NamedTuple):
@@ -89,23 +86,10 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     metrics, trace = store.read_json(root / store.METRICS), store.read_jsonl(root / store.TRACE)
     manifest, clusters = store.read_manifest(root), store.read_json(root / store.CLUSTERS)
     profile = public_profile(store.read_json(root / store.PROFILE))
-    path, history = (section_of(name, root) for name in OTHERS)
     return Inputs(
         metrics, trace, predictions, bins, weights, metadata, manifest, profile, clusters, params.as_dict(), error,
-        info.get("window", 1), read_run(root, params), path, history,
+        info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
     )  # fmt: skip
-
-
-def section_of(name: str, root: Path) -> str:
-    """The section that a module makes of a project; the empty text where it has none to make."""
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        return ""
-    maker = getattr(module, "section", None)
-    return maker(root) if maker is not None and maker.__module__ == name else ""
 
 
 def render(inputs: Inputs) -> str:

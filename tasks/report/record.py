@@ -15,7 +15,6 @@ from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params
 
-HISTORY = "models/history.jsonl"
 # What can change neither the model nor the page, and what may hold addresses with keys in them.
 NOT_SHOWN = {"promote", "version", "notify", "memory", "train.threads"}
 PACKAGES = ("numpy", "numba", "polars", "pyarrow", "prefect", "dvc")
@@ -37,7 +36,7 @@ def read_run(root: Path, params: Params) -> Run:
     digest = store.file_hash(root / store.CANDIDATE)
     decisions = [d for d in _lines(root / store.DECISIONS) if "promoted" in d and "challenger_error" in d]
     decision = next((d for d in reversed(decisions) if d.get("model_sha256") == digest), {})
-    earlier, entry = split_history(_lines(root / HISTORY), decision.get("id"))
+    earlier, entry = split_history(_lines(root / store.HISTORY), decision.get("id"))
     before = earlier[-1] if earlier else {}
     data_version = store.read_manifest(root).get("data_version")
     seconds = entry.get("seconds") or training_seconds(root)

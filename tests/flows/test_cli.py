@@ -181,7 +181,11 @@ def test_promote_and_force(espalier, project):
     assert code == 0 and "refused: may be worse" in err
     assert (project / store.CHAMPION).read_bytes() == champion
     code, _, err = espalier("-C", project, "promote", "--force")
-    assert code == 0 and "promoted: forced" in err
+    assert code == 1 and "--force needs --reason TEXT" in err
+    code, _, err = espalier("-C", project, "promote", "--reason", "no")
+    assert code == 1 and "add --force, or leave it out" in err
+    code, _, err = espalier("-C", project, "promote", "--force", "--reason", "it must", "--by", "anna")
+    assert code == 0 and "promoted: forced by anna: it must; against it: may be worse" in err
     assert [row["forced"] for row in store.read_jsonl(project / store.DECISIONS)] == [False, False, True]
 
 
@@ -367,7 +371,7 @@ def test_bad_data_changes_nothing(espalier, project, case, driver):
     assert code == 1 and out == ""
     assert err.startswith("espalier: ") and "Traceback" not in err
     assert all(text in err for text in expected), err
-    state = ("dvc.yaml", ".espalier/")  # made from params.yaml, and the lock of a run: no artefacts
+    state = ("dvc.yaml", ".espalier/", store.HISTORY)  # of parameters and runs, failed ones too: no artefacts
     after = {path: content for path, content in tree(project).items() if not path.startswith(state)}
     assert after == before
 

@@ -16,11 +16,12 @@ from tasks.params import Promote
 from tasks.progress import Progress
 
 
-def decide(project, force=False, **options):
+def decide(project, force=False, why=None, by=None, keep=20, **options):
     params = small_params()
+    params.version.keep = keep
     for name, value in options.items():
         setattr(params.promote, name, value)
-    return promote.main(project, params, Progress(), force)
+    return promote.main(project, params, Progress(), force, why, by)
 
 
 def spoil(path):
@@ -62,17 +63,28 @@ def test_a_clearly_worse_model_is_refused_and_the_champion_keeps_its_bytes(proje
     assert (project / store.CHAMPION).read_bytes() == champion
     assert [row["promoted"] for row in store.read_jsonl(project / store.DECISIONS)] == [True, False]
     after = tree(project)
-    assert {name for name in after if after[name] != before.get(name)} == {store.DECISIONS, store.DECISION}
+    changed = {name for name in after if after[name] != before.get(name)}
+    kept = {name for name in changed if name.startswith(f"{store.ARCHIVE}/{decision['id']}/")}
+    assert kept and changed - kept == {store.DECISIONS, store.DECISION}
 
 
 def test_a_forced_promotion_is_recorded_as_such(project):
     decide(project)
     spoil(project / store.CANDIDATE)
-    decision = decide(project, force=True)
+    decision = decide(project, force=True, why="the old one swears", by="anna@laptop")
     assert decision["promoted"] and decision["forced"] is True
-    assert decision["reason"].startswith("forced, although it may be worse than the champion")
+    assert (decision["by"], decision["why"]) == ("anna@laptop", "the old one swears")
+    begin = "forced by anna@laptop: the old one swears; against it: may be worse than the champion"
+    assert decision["reason"].startswith(begin) and len(decision["reasons"]) >= 1
     assert (project / store.CHAMPION).read_bytes() == (project / store.CANDIDATE).read_bytes()
     assert store.read_jsonl(project / store.DECISIONS)[-1] == decision
+
+
+def test_who_forces_is_known_without_saying_so(project):
+    decide(project)
+    assert decide(project, force=True)["forced"] is False, "nothing spoke against it"
+    spoil(project / store.CANDIDATE)
+    assert re.search(r"^forced by \S+@\S+; against it", decide(project, force=True)["reason"])
 
 
 def test_a_better_model_is_promoted(project):
@@ -141,7 +153,7 @@ def test_labels_that_a_model_does_not_know_are_its_errors(project):
 
 def rows_of(page):
     """The cells of the table of all decisions, as text."""
-    body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
+    body = re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[-1]
     rows = re.findall(r"<tr\b[^>]*>(.*?)</tr>", body, re.DOTALL)
     return [
         [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd]\b.*?</t[hd]>", row)]
@@ -192,3 +204,98 @@ def test_a_damaged_input_changes_nothing(project, path):
     with pytest.raises(EspalierError, match=f"{path}: (damaged|not a readable model).* restore it with `dvc checkout`"):
         decide(project)
     assert tree(project) == before
+
+
+# ---- all that speaks against a model
+
+
+def write_cases(project, *lines):
+    (project / "cases.conll").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_all_reasons_are_listed_together(project):
+    """Worse as a whole, worse on labels, a broken case, and drift that is not accepted."""
+    decide(project)
+    symbol = store.read_tokens(project, "test")[0]["x0"][0]
+    write_cases(project, f"{symbol} nothing", "", f"{symbol} _")
+    found = store.read_json(project / store.CLUSTERS)
+    store.write_json(project / store.CLUSTERS, found | {"jensen_shannon": 0.25, "drift_limit": 0.1, "drifted": True})
+    spoil(project / store.CANDIDATE)
+    decision = decide(project, cases="cases.conll", on_drift="refuse", label_count=5)
+    assert not decision["promoted"] and decision["reason"] == "; ".join(decision["reasons"])
+    texts = iter(decision["reasons"])
+    assert next(texts).startswith("may be worse than the champion: the upper end")
+    labels = [text for text in decision["reasons"] if text.startswith("label ")]
+    assert labels and all("more than promote.label_margin, 2.00%" in text for text in labels)
+    case = next(text for text in texts if "cases" in text)
+    assert case.startswith("1 of 2 cases that must not break are wrong, the first at line 1 of cases.conll, ")
+    assert "expected nothing, got " in case
+    assert next(texts) == "the pool has drifted: 0.2500 bits against weigh.drift_limit, 0.1"
+    assert decision["cases"]["failed"] == 1 and decision["cases"]["champion_failed"] == 1
+    assert decision["cases"]["wrong"][0]["champion_too"] is True
+    text = html.unescape((project / store.DECISION).read_text(encoding="utf-8"))
+    for reason in decision["reasons"]:
+        assert f"{reason[0].upper()}{reason[1:]}." in text
+    assert "Label by label" in text and "Cases that must not break" in text and "wrong too" in text
+    assert f"{len(decision['reasons'])} reasons to refuse it." in text
+
+
+@pytest.mark.parametrize(
+    ("on_drift", "promoted", "warnings"), [("warn", True, 1), ("refuse", False, 0), ("ignore", True, 0)]
+)
+def test_drift_is_acted_on_as_the_parameter_says(project, on_drift, promoted, warnings):
+    found = store.read_json(project / store.CLUSTERS)
+    store.write_json(project / store.CLUSTERS, found | {"jensen_shannon": 0.25, "drift_limit": 0.1, "drifted": True})
+    decision = decide(project, on_drift=on_drift)
+    assert decision["promoted"] is promoted and len(decision["warnings"]) == warnings
+    assert decision["drift"] == {"jensen_shannon": 0.25, "limit": 0.1, "drifted": True}
+    assert ("Warning: the pool has drifted" in (project / store.DECISION).read_text(encoding="utf-8")) == bool(warnings)
+
+
+def test_a_first_model_that_breaks_a_case_is_refused(project):
+    write_cases(project, "v nothing")
+    decision = decide(project, cases="cases.conll")
+    assert not decision["promoted"] and not (project / store.CHAMPION).exists()
+    assert decision["cases"]["champion_failed"] is None
+
+
+def test_a_label_that_is_lost_is_refused_although_the_margin_allows_the_error(project):
+    decide(project)
+    model = Model.load(project / store.CANDIDATE)
+    gold = store.read_tokens(project, "test")[0]["label"].to_list()
+    label = max(set(gold), key=lambda one: (gold.count(one), one))
+    index = model.labels.index(label)
+    swap = [*model.labels]
+    swap[index] = "Q"  # the label is called something else: never right again
+    model.labels = swap
+    model.save(project / store.CANDIDATE)
+    decision = decide(project, margin=1.0, label_count=5)
+    assert not decision["promoted"] and decision["reasons"][0].startswith(f"label {label} loses ")
+    worst = decision["labels"][0]
+    assert worst["label"] == label and worst["regressed"] and worst["challenger_f1"] == 0.0
+    assert decide(project, margin=1.0, label_margin=None)["promoted"]
+
+
+def test_new_test_data_are_told_of_and_both_are_measured_on_them(project):
+    first = decide(project)
+    assert decide(project)["warnings"] == []
+    tokens, info = store.read_tokens(project, "test")
+    fewer = tokens.filter(pl.col("sequence") < 20)
+    store.write_tokens(project, "test", fewer, info)
+    decision = decide(project)
+    (warning,) = decision["warnings"]
+    begin = "the test data have changed since the champion was promoted"
+    assert warning.startswith(f"{begin} ({first['test_version'][:12]} → {decision['test_version'][:12]})")
+    assert decision["test_version"] != first["test_version"]
+    gold = fewer["label"].to_numpy()
+    said = np.array(promote.tag(Model.load(project / store.CHAMPION), fewer))
+    assert decision["champion_error"] == decision["challenger_error"] == pytest.approx(np.mean(gold != said))
+    assert decide(project)["warnings"] == [], "promoted on the new data, they are the ones it is known by"
+
+
+def test_the_version_of_the_test_data_is_that_of_their_content(project):
+    tokens, info = store.read_tokens(project, "test")
+    before = promote.version_of(tokens)
+    store.write_tokens(project, "test", tokens, info | {"more": 1})
+    assert promote.version_of(store.read_tokens(project, "test")[0]) == before
+    assert promote.version_of(tokens.with_columns(label=pl.col("label").reverse())) != before

@@ -122,7 +122,7 @@ def test_a_run_without_records_is_empty_and_damaged_ones_do_no_harm(tmp_path):
     found = record.read_run(tmp_path, Params())
     assert (found.decision, found.before, found.changed, found.seconds) == ({}, {}, {}, {})
     (tmp_path / store.DECISIONS).write_text("{", encoding="utf-8")
-    (tmp_path / record.HISTORY).write_text("[1]\nnull\n", encoding="utf-8")
+    (tmp_path / store.HISTORY).write_text("[1]\nnull\n", encoding="utf-8")
     store.write_jsonl(tmp_path / store.TIMING, [{"iteration": 1, "seconds": 0.5}, {"iteration": 2, "seconds": 2.0}])
     found = record.read_run(tmp_path, Params())
     assert (found.decision, found.before, found.seconds) == ({}, {}, {"train": 2.0})
@@ -186,18 +186,6 @@ def test_sections_of_others_stand_in_the_page_and_in_its_contents():
     ids = [a["id"] for a, _ in doc.all("section")]
     assert ids.index("rho1-path") == ids.index("learning") + 1 and ids.index("history") < ids.index("provenance")
     assert "Size & quality" in doc.texts("a", href="#rho1-path") and doc.texts("a", href="#history") == ["History"]
-
-
-def test_a_module_without_a_section_has_the_empty_text(tmp_path, monkeypatch):
-    assert report.section_of("tasks.no_such_module", tmp_path) == ""
-    assert report.section_of("tasks.promote", tmp_path) == ""  # it only borrows a function of that name
-
-    def section(root):
-        return f"<section>{root.name}</section>"
-
-    section.__module__ = "tasks.promote"
-    monkeypatch.setattr("tasks.promote.section", section, raising=False)
-    assert report.section_of("tasks.promote", tmp_path) == f"<section>{tmp_path.name}</section>"
 
 
 # ---- entities and labels

@@ -13,7 +13,7 @@ from engine import decode
 from engine.errors import EspalierError
 from engine.measures import conlleval, token_error
 from engine.model import Model
-from tasks import rho1_path, store, sweep
+from tasks import path_page, rho1_path, store, sweep
 from tasks.progress import Progress
 from tasks.tagging import renumber
 
@@ -88,18 +88,18 @@ def test_a_point_is_what_training_alone_finds(swept, tmp_path, which):
 def test_what_is_written(swept):
     root, _, figures, _ = swept
     assert store.read_json(root / sweep.SWEEP) == json.loads(json.dumps(figures))
-    page = (root / sweep.PAGE).read_text(encoding="utf-8")
-    assert page == sweep.as_page(figures) and "Size against quality" in page and page.count("<svg") >= 4
+    page = (root / path_page.PAGE).read_text(encoding="utf-8")
+    assert page == path_page.as_page(figures) and "Size against quality" in page and page.count("<svg") >= 4
     ids = re.findall(r' id="([^"]*)"', page)
     assert len(ids) == len(set(ids))
-    text = sweep.as_text(figures, root).split("\n")
+    text = path_page.as_text(figures, root).split("\n")
     assert len(text) == 1 + 5 + 2 and [line.startswith("→") for line in text[1:6]].count(True) == 1
     assert f"train.rho1={figures['chosen']:.4g}" in text[-2] and text[-1].endswith("sweep.html")
 
 
 def test_only_the_reports_change(swept, finished_project):
     before, after = tree(finished_project), tree(swept[0])
-    assert {path for path in after if after[path] != before.get(path)} == {sweep.SWEEP, sweep.PAGE}
+    assert {path for path in after if after[path] != before.get(path)} == {sweep.SWEEP, path_page.PAGE}
 
 
 def test_the_same_again_and_choose_rho1_is_the_same_path(swept):
@@ -170,7 +170,8 @@ def test_chunks_are_chosen_by_f1(tmp_path):
     figures = sweep.main(tmp_path, params, Progress(), points=3)
     assert figures["measure"] == "f1"
     assert all(p["loss"] == pytest.approx(1 - p["dev_f1"]) for p in figures["points"])
-    assert "F1 of chunks" in (tmp_path / sweep.PAGE).read_text() and "dev F1" in sweep.as_text(figures, tmp_path)
+    assert "F1 of chunks" in (tmp_path / path_page.PAGE).read_text()
+    assert "dev F1" in path_page.as_text(figures, tmp_path)
 
 
 # ---- what cannot be
@@ -203,7 +204,7 @@ def test_a_solver_without_an_l1_term_is_refused(project):
 def test_a_path_without_any_active_weight_still_has_a_page(project):
     figures = sweep.main(project, small_params(), Progress(), points=1, largest=1e6)
     assert [p["active"] for p in figures["points"]] == [0]
-    assert "No model of this path has an active weight" in (project / sweep.PAGE).read_text(encoding="utf-8")
+    assert "No model of this path has an active weight" in (project / path_page.PAGE).read_text(encoding="utf-8")
 
 
 # ---- train.rho1: auto
@@ -239,7 +240,7 @@ def test_it_goes_on_from_the_chosen_point_and_ends_no_higher_than_training_alone
 
     root, _, figures, _ = chosen
     path, trace = store.read_json(root / store.RHO1_PATH), store.read_jsonl(root / store.TRACE)
-    point = sweep.chosen_point(path)
+    point = path_page.chosen_point(path)
     assert trace[0]["objective"] == pytest.approx(point["objective"], rel=1e-12) and figures["iterations"] < 10
     params, other = small_params(), tmp_path / "other"
     shutil.copytree(root, other)
@@ -247,7 +248,7 @@ def test_it_goes_on_from_the_chosen_point_and_ends_no_higher_than_training_alone
     alone = run_stages(other, params, "train")["train"]
     assert alone["objective"] * (1 - 1e-6) <= figures["objective"] <= alone["objective"] * (1 + NEAR)
     assert store.read_json(other / store.RHO1_PATH) == {"chosen": None, "points": []}, "the path of before is gone"
-    assert sweep.section(other) == ""
+    assert path_page.section(other) == ""
 
 
 def test_the_same_bytes_again_and_over_shards(chosen, tmp_path):
@@ -289,7 +290,7 @@ def test_a_path_begins_with_nothing_whatever_the_training_would_start_from(chose
 
 
 def test_the_section_shows_the_path_with_ids_of_its_own(chosen):
-    html = sweep.section(chosen[0])
+    html = path_page.section(chosen[0])
     assert html.startswith("<section") and 'id="rho1-path"' in html and html.count("<svg") >= 4
     ids = re.findall(r' id="([^"]*)"', html)
     assert len(ids) == len(set(ids)) and all(name.startswith("rho1-") for name in ids)
@@ -297,7 +298,7 @@ def test_the_section_shows_the_path_with_ids_of_its_own(chosen):
 
 
 def test_without_a_path_there_is_no_section(tmp_path):
-    assert sweep.section(tmp_path) == ""
+    assert path_page.section(tmp_path) == ""
 
 
 def test_auto_without_development_data_is_refused_and_nothing_is_harmed(tmp_path):

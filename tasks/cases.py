@@ -1,0 +1,46 @@
+"""Cases that must not break: labelled sequences from a file that every promoted model must get right.
+
+In any of the formats of tasks/formats, with the columns of the training data; `_` (ingest.unknown) stands where any
+label will do, `A|B` where either of two will.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from engine.errors import EspalierError
+from engine.model import Model
+from tasks import formats, store
+from tasks.params import Params
+from tasks.sources import files
+from tasks.tagging import tag
+
+ANY = "_"  # as such a place is shown
+
+
+def read_cases(root: Path, params: Params, inputs: int) -> pl.DataFrame:
+    """The tokens of all cases: sequence, line, x0, x1, …, label."""
+    path = root / params.promote.cases
+    if not path.is_file():
+        raise EspalierError(f"promote.cases is {params.promote.cases!r}: there is no such file in {root}")
+    options = files.reading(params.ingest, inputs)
+    try:
+        name = formats.detect(path)
+    except EspalierError:
+        name = options.format or "conll"
+    blocks = list(formats.read_located([path], replace(options, format=name), True))
+    return pl.concat(blocks, rechunk=True).drop("file")
+
+
+def check_cases(model: Model, cases: pl.DataFrame) -> list[dict]:
+    """The cases that a model gets wrong: where, tokens, what was expected and what it said."""
+    said, wrong = tag(model, cases.drop("line")), []
+    offsets = store.sequence_offsets(cases["sequence"].to_numpy())
+    tokens, labels, lines = (cases[name].to_list() for name in ("x0", "label", "line"))
+    for lo, hi in zip(offsets, offsets[1:], strict=False):
+        expected = [one.split(store.SET_MARK) if one else None for one in labels[lo:hi]]
+        if any(some and got not in some for some, got in zip(expected, said[lo:hi], strict=True)):
+            wrong.append({"line": int(lines[lo]), "tokens": tokens[lo:hi], "said": said[lo:hi],
+                          "expected": ["|".join(some) if some else ANY for some in expected]})  # fmt: skip
+    return wrong

@@ -1,0 +1,138 @@
+"""A path of rho1 for people: a table in the terminal, a page, a section of the report."""
+
+from pathlib import Path
+from typing import Any
+
+from engine.monitor import STOP_REASONS
+from tasks import charts, store
+from tasks.page import Html, capital, card, cards, figure, join, lead, message, number, page, percent, table, tag
+from tasks.page import section as page_section
+
+PAGE = "reports/sweep.html"
+
+
+def chosen_point(figures: dict) -> dict:
+    return next(point for point in figures["points"] if point["rho1"] == figures["chosen"])
+
+
+def as_text(figures: dict, root: Path) -> str:
+    """A table of the points, the chosen one marked."""
+    with_f1 = figures["measure"] == "f1"
+    lines = [f"{'rho1':>10} {'active':>10} {'dev error':>10}{'    dev F1' if with_f1 else ''} {'train error':>12} "
+             f"{'dev loss':>9} {'train loss':>11}  iterations"]  # fmt: skip
+    for p in figures["points"]:
+        mark = "→" if p["rho1"] == figures["chosen"] else " "
+        f1 = f" {p['dev_f1']:>9.2%}" if with_f1 else ""
+        loss = f"{p['dev_log_loss']:>9.4f}" if p["dev_log_loss"] is not None else f"{'–':>9}"
+        lines.append(
+            f"{mark}{p['rho1']:>9.4g} {p['active']:>10,} {p['dev_token_error']:>10.2%}{f1} "
+            f"{p['train_token_error']:>12.2%} {loss} {p['train_log_loss']:>11.4f}  {p['iterations']}"
+        )
+    lines += [_verdict(figures), f"page {root / PAGE}"]
+    return "\n".join(lines)
+
+
+def _verdict(figures: dict) -> str:
+    best, how = chosen_point(figures), "F1" if figures["measure"] == "f1" else "error"
+    why = f"the smallest model within a standard error of the best {how}" if figures["sparser"] else f"the best {how}"
+    return (f"chosen rho1 {best['rho1']:.4g} by {why} on the development data: {best['active']:,} active weights; "
+            f"`espalier run --set train.rho1={best['rho1']:.4g}` trains with it")  # fmt: skip
+
+
+def read_path(root: Path) -> dict | None:
+    """The path that the last training has chosen its rho1 by; None where rho1 was given."""
+    file = root / store.RHO1_PATH
+    figures = store.read_json(file) if file.exists() else {}
+    return figures if figures.get("points") else None
+
+
+def section(root: Path) -> str:
+    """A section of the report, id `rho1-path`: the path of a training with `train.rho1: auto`; else nothing."""
+    figures = read_path(root)
+    if figures is None:
+        return ""
+    best, name = chosen_point(figures), "F1" if figures["measure"] == "f1" else "error"
+    text = (f"ρ₁ was chosen as {number(best['rho1'])}, of {len(figures['points'])} values, by the best {name} on the "
+            f"development data. The model of the report starts from that point.")  # fmt: skip
+    panels = _curves(figures["points"], best, "rho1-")
+    return page_section("rho1-path", "Size against quality", lead(text), *panels, _table(figures))
+
+
+def as_page(figures: dict) -> str:
+    """The path as curves and as a table."""
+    best, points = chosen_point(figures), figures["points"]
+    body = (
+        page_section("choice", "The choice", lead(f"{capital(_verdict(figures))}."), cards(_cards(figures, best))),
+        page_section("path", "Size against quality", *_curves(points, best)),
+        page_section("points", "All points", _table(figures)),
+    )
+    contents = (("choice", "The choice"), ("path", "Size against quality"), ("points", "All points"))
+    return page("Models along a path of ρ₁", join(body), contents=contents)
+
+
+def _cards(figures: dict, best: dict) -> list[Html]:
+    spread = f"standard error {percent(best['standard_error'], 2)}"
+    found = [card("ρ₁", number(best["rho1"]), f"ρ₂ {number(best['rho2'])}", figures["solver"]),
+             card("Active weights", number(best["active"]), f"{number(best['iterations'])} iterations")]  # fmt: skip
+    note = spread if figures["measure"] != "f1" else None
+    found.append(card("Development error", percent(best["dev_token_error"], 2), note))
+    if figures["measure"] == "f1":
+        found.append(card("F1 of chunks", percent(best["dev_f1"], 2), spread))
+    return found
+
+
+def _curves(points: list[dict], best: dict, prefix: str = "") -> list[Html]:
+    """Curves over the number of active weights, and that number over rho1; models without a weight are left out.
+
+    `prefix` keeps the ids apart from those of other drawings of a page.
+    """
+    by_size = {p["active"]: p for p in points if p["active"]}
+    rows = [by_size[size] for size in sorted(by_size)]
+    if not rows:
+        return [message("No model of this path has an active weight: go on to smaller ρ₁ (--to).")]
+    share = {"write": lambda v: percent(v, 2), "tick": lambda v: f"{100 * v:g}%"}
+    panels = [
+        _panel(prefix + "error", "Error", rows, "token_error", best, "share of labels that are wrong", **share),
+        _panel(prefix + "loss", "Log-loss", rows, "log_loss", best, "nats for each token"),
+        _one(prefix + "cost", "Objective", "Active weights", rows, "active", "objective", best, "loss plus penalty"),
+    ]
+    if any(p.get("dev_f1") is not None for p in rows):
+        note = "of chunks in the development data"
+        panels.insert(1, _one(prefix + "f1", "F1", "Active weights", rows, "active", "dev_f1", best, note, **share))
+    by_rho1 = sorted((p for p in points), key=lambda p: p["rho1"])
+    panels.append(_one(prefix + "active", "Size", "ρ₁", by_rho1, "rho1", "active", best, "active weights"))
+    opening = lead("Each point is a model of its own penalty; the dot marks the chosen one.")
+    return [opening, tag("div", *panels, class_="panels")]
+
+
+def _panel(key: str, title: str, rows: list[dict], name: str, best: dict, note: str, **ways: Any) -> Html:
+    """The same figure of the training and the development data."""
+    series = [charts.Series("development", "b", [p[f"dev_{name}"] for p in rows]),
+              charts.Series("training", "a", [p[f"train_{name}"] for p in rows])]  # fmt: skip
+    series = [s for s in series if any(v is not None for v in s.values)]
+    sizes = [p["active"] for p in rows]
+    drawn = charts.line_chart(key, title, "Active weights", sizes, series, best=best["active"], log_x=True, **ways)
+    return figure(title, join([charts.line_legend(series), drawn]), note)
+
+
+def _one(key: str, title: str, x_name: str, rows, x: str, y: str, best: dict, note: str, **ways: Any) -> Html:
+    series = [charts.Series(title.lower(), "a", [p[y] for p in rows])]
+    drawn = charts.line_chart(key, title, x_name, [p[x] for p in rows], series, best=best[x], log_x=True, **ways)
+    return figure(title, drawn, note)
+
+
+def _table(figures: dict) -> Html:
+    with_f1 = figures["measure"] == "f1"
+    with_error = any(p["train_token_error"] is not None for p in figures["points"])
+    rows = [
+        (number(p["rho1"]), number(p["active"]), percent(p["dev_token_error"], 2),
+         *((percent(p["dev_f1"], 2),) if with_f1 else ()),
+         *((percent(p["train_token_error"], 2),) if with_error else ()),
+         number(p["dev_log_loss"]), number(p["train_log_loss"]), number(p["objective"], 6), number(p["iterations"]),
+         STOP_REASONS.get(p["stop_reason"], p["stop_reason"]))
+        for p in figures["points"]
+    ]  # fmt: skip
+    f1, error = ["Dev F1"] if with_f1 else [], ["Train error"] if with_error else []
+    headings = ["ρ₁", "Active", "Dev error", *f1, *error, "Dev loss", "Train loss", "Objective", "Iterations",
+                "Why it stopped"]  # fmt: skip
+    return table("From the largest ρ₁ down", headings, rows, range(len(headings) - 1), "stack")

@@ -1,0 +1,109 @@
+"""Label by label: how much F1 a challenger loses to a champion on the same test data, with a paired interval.
+
+Where labels are chunks (IOB) a kind of chunk takes the place of a label.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.measures import chunks, is_chunk_scheme
+from tasks.params import Promote
+
+BLOCK_NUMBERS = 4_000_000  # of counts held at once
+DRAWS = 50  # resamples made at a time
+
+
+class Items(NamedTuple):
+    """What is counted, one entry each: the sequence it lies in and its kind."""
+
+    sequence: np.ndarray  # int64
+    kind: np.ndarray  # int64
+
+    def of(self, kind: int, n: int) -> np.ndarray:
+        """How many of a kind lie in each of n sequences, float64 [n]."""
+        return np.bincount(self.sequence[self.kind == kind], minlength=n).astype(np.float64)
+
+
+class Counted(NamedTuple):
+    """Of one model: what it said, and what of that is right."""
+
+    said: Items
+    right: Items
+
+
+def count_items(gold: list[str], guesses: list[list[str]], offsets: np.ndarray) -> tuple[list[str], Items, list]:
+    """(names of the kinds, gold items, `Counted` of each list of guesses): chunks in a chunk scheme, else tokens."""
+    labels = sorted({*gold, *(label for guess in guesses for label in guess)})
+    if is_chunk_scheme(labels):
+        found = [set(chunks(list(some), offsets)) for some in (gold, *guesses)]
+        names = sorted({chunk.kind for some in found for chunk in some})
+        code = {name: i for i, name in enumerate(names)}
+
+        def items(some) -> Items:
+            pairs = np.array([(chunk.sequence, code[chunk.kind]) for chunk in some], np.int64).reshape(-1, 2)
+            return Items(pairs[:, 0], pairs[:, 1])
+
+        return names, items(found[0]), [Counted(items(said), items(said & found[0])) for said in found[1:]]
+    code = {name: i for i, name in enumerate(labels)}
+    sequence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    right, *said = (np.array([code[label] for label in some], np.int64) for some in (gold, *guesses))
+    counted = [Counted(Items(sequence, one), Items(sequence[one == right], one[one == right])) for one in said]
+    return labels, Items(sequence, right), counted
+
+
+def f1(right: np.ndarray, gold: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """2 right / (gold + said), 0 where there is neither."""
+    both = gold + said
+    return np.divide(2 * right, both, out=np.zeros_like(right), where=both > 0)
+
+
+def compare_labels(
+    gold: list[str], champion: list[str], challenger: list[str], offsets: np.ndarray, options: Promote
+) -> list[dict]:
+    """A row for each label or kind of chunk, the largest loss first.
+
+    `regressed` are labels with at least `label_count` in the test data that lose more than `label_margin` of F1, where
+    the interval of the difference lies below zero as a whole. It is the interval at `level` for all such labels
+    together (Bonferroni): of a hundred labels some would always seem worse by chance.
+    """
+    names, right, (before, after) = count_items(gold, [champion, challenger], offsets)
+    n = len(offsets) - 1
+    totals = np.bincount(right.kind, minlength=len(names))
+    tested = max(1, int(np.sum(totals >= options.label_count)))
+    edge = (1 - options.level) / 2 / tested
+    rows, pending = [], []
+    for i, name in enumerate(names):
+        parts = [side.of(i, n) for side in (right, before.right, before.said, after.right, after.said)]
+        sums = [part.sum(keepdims=True) for part in parts]
+        old, new = float(f1(sums[1], sums[0], sums[2])[0]), float(f1(sums[3], sums[0], sums[4])[0])
+        rows.append({"label": name, "count": int(totals[i]), "champion_f1": old, "challenger_f1": new,
+                     "difference": new - old, "low": 0.0, "high": 0.0, "regressed": False})  # fmt: skip
+        if not (np.array_equal(parts[1], parts[3]) and np.array_equal(parts[2], parts[4])):
+            pending.append((rows[-1], parts))
+        if len(pending) * 5 * n > BLOCK_NUMBERS or i == len(names) - 1:
+            _resample(pending, edge, options)
+            pending = []
+    for row in rows:
+        sure = row["count"] >= options.label_count and row["high"] < 0
+        row["regressed"] = options.label_margin is not None and sure and row["difference"] < -options.label_margin
+    return sorted(rows, key=lambda row: (row["difference"], row["label"]))
+
+
+def _resample(pending: list[tuple[dict, list[np.ndarray]]], edge: float, options: Promote) -> None:
+    """Fill in low and high: quantiles of the difference over resamples of whole sequences, both models together.
+
+    The sums are whole numbers, exact in float64, so the order of a product's sum changes nothing.
+    """
+    if not pending:
+        return
+    columns = np.stack([part for _, parts in pending for part in parts], axis=1)  # [N, 5 L]
+    n, random, found = len(columns), np.random.default_rng(options.seed), []
+    for _ in range(max(1, options.rounds // DRAWS)):
+        draws = random.integers(0, n, (DRAWS, n))
+        times = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)
+        gold, old_right, old_said, new_right, new_said = np.moveaxis((times @ columns).reshape(DRAWS, -1, 5), 2, 0)
+        found.append(f1(new_right, gold, new_said) - f1(old_right, gold, old_said))
+    low, high = np.quantile(np.concatenate(found), [edge, 1 - edge], axis=0)
+    for (row, _), least, most in zip(pending, low, high, strict=True):
+        row |= {"low": float(least), "high": float(most)}

@@ -1,0 +1,68 @@
+"""prefect.yaml as README says to use it: a work pool, a deployment, a worker that runs it, on a real server."""
+
+import shutil
+
+import pytest
+import yaml
+from small_project import ROOT, Background, ask, eventually, run_python, write_project
+from test_serve import DASHBOARD
+
+from flows.pipeline import STEPS
+from flows.server import choose_port
+from tasks import history
+
+FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
+
+
+def test_the_file_and_the_readme_speak_of_the_same_pool_and_deployment():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (deployment,) = FILE["deployments"]
+    assert f"prefect work-pool create {deployment['work_pool']['name']} --type process" in text
+    assert f"prefect worker start --pool {deployment['work_pool']['name']}" in text
+    assert f"prefect deployment run retrain/{deployment['name']}" in text
+    assert "prefect --no-prompt deploy --all" in text and "espalier serve --cron" in text
+
+
+def test_the_parameters_of_the_deployment_are_those_of_the_flow():
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.retrain import retrain
+
+    (deployment,) = FILE["deployments"]
+    assert set(deployment["parameters"]) <= set(parameter_schema(retrain).properties)
+    assert deployment["entrypoint"] == "flows.retrain.retrain"
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_deployment_is_run_by_a_process_worker(tmp_path):
+    project = write_project(tmp_path / "project")
+    shutil.copy(ROOT / "prefect.yaml", project)
+    port = choose_port(None)
+    with Background("-c", DASHBOARD, str(port), cwd=project) as server:
+        server.wait_for("dashboard:", 120)
+        api = f"http://127.0.0.1:{port}/api"
+        more = {"PREFECT_API_URL": api, "PWD": str(project), "PREFECT_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
+        for command in (
+            ["work-pool", "create", "espalier", "--type", "process"],
+            ["--no-prompt", "deploy", "--all"],
+            ["deployment", "run", "retrain/nightly"],
+        ):
+            done = run_python("-m", "prefect", *command, cwd=project, timeout=120, **more)
+            assert done.returncode == 0, done.stdout + done.stderr
+        found = ask(api, "/deployments/name/retrain/nightly")
+        assert found["parameters"]["root"] == str(project)
+        assert found["schedules"][0]["schedule"]["cron"] == "0 3 * * *"
+        assert found["global_concurrency_limit"]["limit"] == 1, "one run at a time"
+        completed = {"state": {"type": {"any_": ["COMPLETED"]}}}
+        of_it = {"deployments": {"name": {"any_": ["nightly"]}}, "flow_runs": completed}
+        worker = ["-m", "prefect", "worker", "start", "--pool", "espalier", "--name", "tested"]
+        with Background(*worker, cwd=tmp_path, **more, PREFECT_WORKER_QUERY_SECONDS="2") as working:
+            (run,) = eventually(lambda: ask(api, "/flow_runs/filter", of_it), 200)
+            assert run["work_pool_name"] == "espalier" and run["parameters"]["root"] == str(project), working.output
+        tasks = {task["name"] for task in ask(api, "/task_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})}
+        assert tasks == set(STEPS)
+    (entry,) = history.read(project)
+    assert entry["outcome"] == "promoted" and set(entry["seconds"]) == set(STEPS)
+    assert (project / "models" / "champion.model").is_file()
