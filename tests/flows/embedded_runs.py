@@ -86,7 +86,10 @@ def main(root: Path) -> dict:
         result = {"figures": figures, "heard": Heard.ended, "good": told(client)}
         result["error"] = failing(root, ["ingest.source=conll", "ingest.path=ragged.conll"])
         result["bad"] = told(client)
-        result["typed_figures"] = retrain.retrain(root=str(root), rho1="auto", solver="pqn", warm=True, force=True)
+        strict = ["weigh.drift_limit=1e-9", "promote.on_drift=refuse"]  # so that force is needed
+        result["typed_figures"] = retrain.retrain(
+            root=str(root), overrides=strict, rho1="auto", solver="pqn", warm=True, force=True
+        )
         result["typed"] = told(client)
         retrain.DELAYS[:] = [0, 0]
         fail_once("weigh")
