@@ -88,9 +88,9 @@ def keep_champion(root: Path, decisions: list[dict], params: Params) -> None:
     """The champion that is about to go, where nothing is kept of it: one of earlier versions, or put there by hand."""
     digest = store.file_hash(root / store.CHAMPION)
     if kept_as(root, digest) is None:
-        known = next((d for d in reversed(decisions) if d["promoted"] and d["model_sha256"] == digest), {})
+        known = promotion_of(decisions, digest)
         time = known.get("time") or history.now()
-        named = {"time": time, "model_sha256": digest, "id": _id(root, decisions, time, digest)}
+        named = {"time": time, "model_sha256": digest, "id": new_id(root, decisions, time, digest)}
         keep(root, known | named, params, store.CHAMPION)
 
 
@@ -104,7 +104,13 @@ def prune(root: Path, decisions: list[dict], limit: int | None) -> None:
             shutil.rmtree(folder(root, name))
 
 
-def _id(root: Path, decisions: list[dict], time: str, digest: str) -> str:
+def promotion_of(decisions: list[dict], digest: str) -> dict:
+    """The last decision that made this model the champion; empty where none is on record."""
+    return next((d for d in reversed(decisions) if d["promoted"] and d["model_sha256"] == digest), {})
+
+
+def new_id(root: Path, decisions: list[dict], time: str, digest: str) -> str:
+    """A name that no decision and nothing that is kept has had."""
     return history.new_id(root, time, digest, ids(root, decisions))
 
 
@@ -199,7 +205,7 @@ def roll_back(root: Path, digest: str, by: str, why: str | None) -> dict:
     before = store.file_hash(champion) if champion.is_file() else None
     reason = f"rolled back by {by}" + (f": {why}" if why else "")
     record = {
-        "kind": history.ROLLBACK, "id": _id(root, decisions, time, digest), "time": time,
+        "kind": history.ROLLBACK, "id": new_id(root, decisions, time, digest), "time": time,
         "promoted": True, "forced": False, "reason": reason, "by": by, "why": why, "model_sha256": digest,
         "from_sha256": before, "restored_from": name, "data_version": kept.get("data_version"),
         "difference": None, "low": None, "high": None, "champion_error": None,

@@ -98,9 +98,7 @@ def version_of(tokens: pl.DataFrame) -> str:
 
 def changed_test_data(root: Path, earlier: list[dict], version: str) -> list[str]:
     """A word of warning when the champion was promoted on other test data than these."""
-    digest = store.file_hash(root / store.CHAMPION)
-    known = next((d for d in reversed(earlier) if d["promoted"] and d["model_sha256"] == digest), {})
-    before = known.get("test_version")
+    before = archive.promotion_of(earlier, store.file_hash(root / store.CHAMPION)).get("test_version")
     if before in (None, version):
         return []
     return [f"the test data have changed since the champion was promoted ({before[:12]} → {version[:12]}): both models "
@@ -201,7 +199,7 @@ def main(
         reason = f"forced by {who}" + (f": {why}" if why else "") + f"; against it: {decision['reason']}"
         decision |= {"promoted": True, "reason": reason, "by": who, "why": why}
     decision |= {"time": time, "forced": forced, "data_version": manifest["data_version"],
-                 "id": history.new_id(root, time, decision["model_sha256"], archive.ids(root, earlier))}  # fmt: skip
+                 "id": archive.new_id(root, earlier, time, decision["model_sha256"])}  # fmt: skip
     archive.keep(root, decision, params)
     if decision["promoted"]:
         if champion.exists():

@@ -60,12 +60,6 @@ def follow(
     return development.measure, along(objective, values, development, options, tokens, on_point)[1]
 
 
-def choose_rho1(root: Path, params: Params, progress: Progress, sparser: bool = False) -> tuple[float, list[dict]]:
-    """The rho1 that the development data choose, and the points of the path; train.rho1 is not looked at."""
-    _, points = follow(root, params, progress)
-    return choose(points, sparser)["rho1"], points
-
-
 def main(
     root: Path, params: Params, progress: Progress, points: int = POINTS, largest: float | None = None,
     smallest: float | None = None, sparser: bool = False,

@@ -102,11 +102,11 @@ def test_only_the_reports_change(swept, finished_project):
     assert {path for path in after if after[path] != before.get(path)} == {sweep.SWEEP, path_page.PAGE}
 
 
-def test_the_same_again_and_choose_rho1_is_the_same_path(swept):
+def test_the_same_again_is_the_same_path(swept):
     root, params, _, _ = swept
-    rho1, points = sweep.choose_rho1(root, params, Progress())
+    points = sweep.follow(root, params, Progress())[1]
     assert points == sweep.follow(root, params, Progress(), len(points))[1]
-    assert rho1 == sweep.choose(points)["rho1"] and params.train.rho1 == 0.5
+    assert params.train.rho1 == 0.5
 
 
 # ---- the choice
@@ -226,7 +226,8 @@ def chosen(finished_project, tmp_path_factory):
 
 def test_a_training_chooses_the_rho1_that_a_sweep_chooses(chosen):
     root, params, figures, heard = chosen
-    rho1, points = sweep.choose_rho1(root, params, Progress())
+    points = sweep.follow(root, params, Progress())[1]
+    rho1 = rho1_path.choose(points)["rho1"]
     path, model = store.read_json(root / store.RHO1_PATH), Model.load(root / store.CANDIDATE)
     assert figures["rho1"] == rho1 == path["chosen"] == model.info["penalty"]["rho1"]
     assert model.info["rho1_chosen"] is True
