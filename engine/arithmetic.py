@@ -110,41 +110,6 @@ def add_runs(theta, ptr, code, observations, t, out):
 
 
 @kernel
-def pass_message(slot, matrices, begin, end, source, target, entry, p, vector, out):
-    """out(j) = sum_i vector(i) E_p(i, j), dense, or sum vector + sum over the sparse entries of E_p - 1 (SBCD 9).
-
-    With the transposed matrices, and source and target exchanged, it is the backward step.
-    """
-    n = len(vector)
-    d = slot[p]
-    if d < 0:
-        total = 0.0
-        for i in range(n):
-            total += vector[i]
-        for j in range(n):
-            out[j] = total
-        for k in range(begin[p], end[p]):
-            out[target[k]] += vector[source[k]] * entry[k]
-        return
-    for j in range(n):
-        out[j] = 0.0
-    whole = n - n % 4  # four rows at a time save loads and stores of out
-    for i in range(0, whole, 4):
-        a, b, c, e = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
-        for j in range(n):
-            out[j] += (
-                a * matrices[d, i, j]
-                + b * matrices[d, i + 1, j]
-                + c * matrices[d, i + 2, j]
-                + e * matrices[d, i + 3, j]
-            )
-    for i in range(whole, n):
-        a = vector[i]
-        for j in range(n):
-            out[j] += a * matrices[d, i, j]
-
-
-@kernel
 def pass_four(matrices, d, source, s0, s1, s2, s3, target, t0, t1, t2, t3):
     """target[t] = source[s] @ matrices[d] for four rows at once: an element of the matrix is read once for four."""
     n = source.shape[1]

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.arithmetic import LANES, add_runs, exponentiate, extremes, pass_message
+from engine.block_factors import factor_at, pass_message, pull_message
 from engine.jit import kernel
 from engine.logarithms import log_forward, log_step_back, log_sum
-from engine.scores import SAFE_RANGE, SPARSE_LOWEST, pair_scores
+from engine.scores import SAFE_RANGE
 
 PAD = 8  # columns between rows of a scratch matrix, so that its rows do not meet in one cache set
 # Single pairs are cheaper than all pairs up to this share of them, as single ones are not blocked four by four.
@@ -32,7 +32,7 @@ class Index(NamedTuple):
     ptr: np.ndarray  # int64 [V + 1], occurrences of x
     position: np.ndarray  # int32 [M]
     repeats: np.ndarray  # float64 [M], how many templates yield x there
-    rank: np.ndarray  # int32 [M], column of the occurrence in its piece, sorted by set, row and repeats
+    rank: np.ndarray  # int32 [M], column of the occurrence in its piece, sorted by base, set, repeats and row
     piece_ptr: np.ndarray  # int64 [V + 1], pieces of x
     piece: np.ndarray  # int64 [pieces + 1], piece i holds the occurrences piece[i]..piece[i + 1]
     sequence_of: np.ndarray  # int32 [T]
@@ -40,154 +40,6 @@ class Index(NamedTuple):
     example: np.ndarray  # int32 [R], one position of each distinct row
     rows_ptr: np.ndarray  # int64 [V + 1], distinct rows that hold x
     rows: np.ndarray  # int32
-    sets_ptr: np.ndarray  # int64 [V + 1], pair sets that hold x
-    sets: np.ndarray  # int32
-
-
-class State(NamedTuple):
-    """What follows theta: exp of the position scores by distinct row, factors by set, messages by position."""
-
-    e: np.ndarray  # float64 [R, Y], exp(u - top)
-    top: np.ndarray  # float64 [R]
-    width: np.ndarray  # float64 [R], max u - min u
-    share: np.ndarray  # float64 [P], of non-zero pairs up to which the set is sparse
-    place: np.ndarray  # int32 [P], the matrix that set p may use, -1 = none
-    slot: np.ndarray  # int32 [P], place[p] while the set is dense, -1 while it is sparse
-    shift: np.ndarray  # float64 [P]
-    spread: np.ndarray  # float64 [P], max - min of the pair scores
-    dense: np.ndarray  # float64 [D, Y, Y], exp(s - shift)
-    begin: np.ndarray  # int64 [P], entries of a sparse set
-    end: np.ndarray  # int64 [P]
-    row: np.ndarray  # int32
-    column: np.ndarray  # int32
-    entry: np.ndarray  # float64, exp(s) - 1
-    alpha: np.ndarray  # float64 [T, Y]
-    beta: np.ndarray  # float64 [T, Y]
-    scale: np.ndarray  # float64 [T], what alpha_t was divided by
-    alpha_level: np.ndarray  # float64 [T], log of all that was divided out up to t
-    beta_level: np.ndarray  # float64 [T], the same from the end
-    alpha_until: np.ndarray  # int64 [N], alpha is right before this position
-    beta_from: np.ndarray  # int64 [N], beta is right from this position on
-
-
-@kernel
-def renew_rows(theta, layout, observations, offsets, index, state, which):
-    """e, top and width of the distinct rows `which`; e is left alone where scaling cannot serve."""
-    n_labels = layout.n_labels
-    score, out = np.empty(n_labels), np.empty(n_labels)
-    power, high, low = np.empty(n_labels, np.int64), np.empty(LANES), np.empty(LANES)
-    power_as_float = power.view(np.float64)
-    e, example, sequence_of = state.e, index.example, index.sequence_of
-    for r in which:
-        t = example[r]
-        for y in range(n_labels):
-            score[y] = 0.0
-        add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, score)
-        if t == offsets[sequence_of[t]]:
-            add_runs(theta, layout.start_ptr, layout.start_code, observations, t, score)
-        top, bottom = extremes(score, high, low)
-        state.top[r], state.width[r] = top, top - bottom
-        if top - bottom <= SAFE_RANGE:
-            exponentiate(score, top, power, power_as_float, out)
-            for y in range(n_labels):
-                e[r, y] = out[y]
-
-
-@kernel
-def renew_sets(theta, layout, sets, state, which):
-    """The factors of the sets `which`, each dense or sparse by its share of non-zero pairs."""
-    n_pairs = layout.n_labels**2
-    score, touched, seen = np.zeros(n_pairs), np.empty(n_pairs, np.int32), np.zeros(n_pairs, np.bool_)
-    ptr, code, members = layout.bigram_ptr, layout.bigram_code, sets.observation
-    for p in which:
-        count, everything = 0, False
-        for m in range(sets.ptr[p], sets.ptr[p + 1]):
-            everything = everything or ptr[members[m] + 1] - ptr[members[m]] == n_pairs
-        if everything:
-            pair_scores(theta, layout, sets, p, score)
-            count = n_pairs
-            for c in range(n_pairs):
-                touched[c] = c
-        else:
-            for m in range(sets.ptr[p], sets.ptr[p + 1]):
-                x = members[m]
-                for s in range(ptr[x], ptr[x + 1]):
-                    c = code[s - ptr[0]]
-                    if not seen[c]:
-                        seen[c] = True
-                        touched[count] = c
-                        count += 1
-                    score[c] += theta[s]
-        _store_set(state, p, layout.n_labels, score, touched, count)
-        for k in range(count):
-            score[touched[k]] = 0.0
-            seen[touched[k]] = False
-
-
-@kernel
-def _store_set(state, p, n_labels, score, touched, count):
-    """Factor of set p from the scores of the pairs `touched`; all other scores are zero."""
-    n_pairs = n_labels * n_labels
-    highest = lowest = 0.0 if count < n_pairs else score[touched[0]]
-    nonzero = 0
-    for k in range(count):
-        s = score[touched[k]]
-        highest, lowest = max(highest, s), min(lowest, s)
-        nonzero += s != 0.0
-    d = state.place[p]
-    thin = nonzero <= state.share[p] * n_pairs and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
-    if thin or d < 0:
-        state.slot[p], state.shift[p] = -1, 0.0
-        state.spread[p] = max(highest, 0.0) - min(lowest, 0.0)
-        at = state.begin[p]
-        for k in range(count):
-            c = touched[k]
-            if score[c] != 0.0:
-                state.row[at], state.column[at] = c // n_labels, c % n_labels
-                state.entry[at] = np.expm1(score[c])
-                at += 1
-        state.end[p] = at
-        return
-    state.slot[p], state.shift[p], state.spread[p] = d, highest, highest - lowest
-    dense = state.dense
-    rest = np.exp(-highest)
-    for i in range(n_labels):
-        for j in range(n_labels):
-            dense[d, i, j] = rest
-    for k in range(count):
-        c = touched[k]
-        dense[d, c // n_labels, c % n_labels] = np.exp(score[c] - highest)
-
-
-@kernel
-def pull_message(slot, matrices, begin, end, row, column, entry, p, vector, out):
-    """out(i) = sum_j E_p(i, j) vector(j): the backward step from the matrices of the forward one."""
-    n = len(vector)
-    d = slot[p]
-    if d < 0:
-        total = 0.0
-        for j in range(n):
-            total += vector[j]
-        for i in range(n):
-            out[i] = total
-        for k in range(begin[p], end[p]):
-            out[row[k]] += vector[column[k]] * entry[k]
-        return
-    whole = n - n % 4
-    for i in range(0, whole, 4):
-        a = b = c = g = 0.0
-        for j in range(n):
-            x = vector[j]
-            a += matrices[d, i, j] * x
-            b += matrices[d, i + 1, j] * x
-            c += matrices[d, i + 2, j] * x
-            g += matrices[d, i + 3, j] * x
-        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, c, g
-    for i in range(whole, n):
-        a = 0.0
-        for j in range(n):
-            a += matrices[d, i, j] * vector[j]
-        out[i] = a
 
 
 @kernel
@@ -315,7 +167,11 @@ def make_hot(n_labels, size):
 
 @kernel
 def heat_piece(layout, data, sets, index, state, piece, moves, hot):
-    """Collect the messages that enter the occurrences of a piece of a block. `moves`: the block may move now."""
+    """Collect the messages that enter the occurrences of a piece of a block.
+
+    `moves`: the block may move now. If it does not, its marginals follow from the messages at its occurrences, and
+    nothing is collected.
+    """
     n_labels = layout.n_labels
     position, rank, sequence_of, row_of = index.position, index.rank, index.sequence_of, index.row_of
     of_position, offsets, alpha, beta = sets.of_position, data.offsets, state.alpha, state.beta
@@ -336,7 +192,7 @@ def heat_piece(layout, data, sets, index, state, piece, moves, hot):
             t, m = position[i], rank[i]
             hot.set[m], hot.row[m] = of_position[t], row_of[t]
             hot.repeats[m], hot.weight[m] = index.repeats[i], data.weights[n]
-            hot.alone[m] = known and end == k + 1
+            hot.alone[m] = moves and known and end == k + 1
             if hot.alone[m]:
                 level, total = state.beta_level[t], 0.0
                 for y in range(n_labels):
@@ -379,19 +235,33 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, moves, hot, cod
     n_labels, size = layout.n_labels, len(hot.set)
     inner, z = hot.gamma, np.empty(size)
     loss, begin = 0.0, 0
-    while begin < size:
-        end = _same_group(hot, begin)
-        p, r = hot.set[begin], hot.row[begin]
-        if state.width[r] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE:
-            _pass_columns(state, p, hot, begin, end, inner)
-            loss += _close_columns(state, p, r, hot, begin, end, inner, z)
-            if derive:
-                _derive_columns(state, p, r, hot, begin, end, z, first, second)
-        begin = end
+    while moves and begin < size:
+        run = _same_matrix(state, hot, begin)
+        _pass_columns(state, hot, begin, run, inner)
+        while begin < run:
+            end = _same_group(hot, begin)
+            p, r = hot.set[begin], hot.row[begin]
+            if state.width[r] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE:
+                _pass_entries(state, p, hot, begin, end, inner)
+                loss += _close_columns(state, p, r, hot, begin, end, inner, z)
+                if derive:
+                    _derive_columns(state, p, r, hot, begin, end, z, first, second)
+            begin = end
     loss += _one_by_one(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second)
     if derive and len(code):
         _add_pairs(state, n_labels, hot, code, first, second)
     return loss
+
+
+@kernel
+def _same_matrix(state, hot, begin):
+    """Where the columns end whose sets have the matrix of that of column `begin`, or are first positions like it."""
+    p, end = hot.set[begin], begin + 1
+    while end < len(hot.set) and (
+        hot.set[end] == p or (p >= 0 and hot.set[end] >= 0 and state.slot[hot.set[end]] == state.slot[p])
+    ):
+        end += 1
+    return end
 
 
 @kernel
@@ -409,25 +279,20 @@ def _same_group(hot, begin):
 
 
 @kernel
-def _pass_columns(state, p, hot, begin, end, inner):
-    """inner[y, m] = sum_y' left[y', m] E_p(y', y), or 1 at first positions, for the columns begin..end - 1."""
+def _pass_columns(state, hot, begin, end, inner):
+    """inner[y, m] = sum_y' left[y', m] M(y', y), or 1 at first positions, for columns begin..end - 1 of one matrix."""
     left, total, n = hot.left, hot.total, len(hot.left)
     lo, hi = np.uint64(begin), np.uint64(end)
-    if p < 0:
+    if hot.set[begin] < 0:
         for y in range(n):
             for m in range(lo, hi):
                 inner[y, m] = 1.0
         return
-    d, dense = state.slot[p], state.dense
+    d, dense = state.slot[hot.set[begin]], state.dense
     if d < 0:
         for y in range(n):
             for m in range(lo, hi):
                 inner[y, m] = total[m]
-        row, column, entry = state.row, state.column, state.entry
-        for k in range(state.begin[p], state.end[p]):
-            i, j, x = row[k], column[k], entry[k]
-            for m in range(lo, hi):
-                inner[j, m] += x * left[i, m]
         return
     if end - begin < 4:
         for m in range(lo, hi):
@@ -450,6 +315,21 @@ def _pass_columns(state, p, hot, begin, end, inner):
             a = dense[d, i, j]
             for m in range(lo, hi):
                 inner[j, m] += a * left[i, m]
+
+
+@kernel
+def _pass_entries(state, p, hot, begin, end, inner):
+    """inner[y, m] += sum_y' left[y', m] M(y', y) D(y', y), for columns begin..end - 1 of set p."""
+    if p < 0:
+        return
+    d, dense, left = state.slot[p], state.dense, hot.left
+    lo, hi = np.uint64(begin), np.uint64(end)
+    row, column, entry = state.row, state.column, state.entry
+    for k in range(state.begin[p], state.end[p]):
+        i, j = row[k], column[k]
+        x = entry[k] * dense[d, i, j] if d >= 0 else entry[k]
+        for m in range(lo, hi):
+            inner[j, m] += x * left[i, m]
 
 
 @kernel
@@ -595,57 +475,57 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, alone, m, lef
 
 @kernel
 def _add_pairs(state, n_labels, hot, code, first, second):
-    """The pairwise sums, set by set: E . sum left right^T, and E^2 . sum (left right^T)^2 / w."""
+    """The pairwise sums: M . sum left right^T, and M^2 . sum (left right^T)^2 / w, matrix by matrix; then the entries.
+
+    An entry D of a set changes M x into M (1 + D) x in its columns, where x = left right^T.
+    """
     n_pairs = n_labels * n_labels
     count = len(code)
     full = count > FEW_PAIRS * n_pairs
     size = n_pairs if full else count
-    s1, s2, factor = np.empty(size), np.empty(size), np.empty(size)
+    s1, s2 = np.empty(size), np.empty(size)
     where = np.full(n_pairs, -1, np.int32)
     for k in range(count):
-        where[code[k]] = code[k] if full else k
+        where[code[k]] = k
     inverse = 1.0 / hot.weight
+    left, right, dense = hot.left, hot.right, state.dense
     base = 2 * n_labels
     begin = 0
     while begin < len(hot.set):
         p, repeats = hot.set[begin], hot.repeats[begin]
-        end = _same_group(hot, begin)
-        while end < len(hot.set) and hot.set[end] == p and hot.repeats[end] == repeats:
-            end = _same_group(hot, end)
+        run = _same_matrix(state, hot, begin)
+        end = begin + 1
+        while end < run and hot.repeats[end] == repeats:
+            end += 1
         if p >= 0:
             if full:
-                _all_products(hot.left, hot.right, inverse, begin, end, s1, s2)
+                _all_products(left, right, inverse, begin, end, s1, s2)
             else:
-                _some_products(hot.left, hot.right, inverse, begin, end, code, n_labels, s1, s2)
-            _factor_of(state, p, n_labels, code, full, where, factor)
+                _some_products(left, right, inverse, begin, end, code, n_labels, s1, s2)
+            d = state.slot[p]
             for k in range(count):
                 c = code[k] if full else k
-                mean = factor[c] * s1[c]
-                first[base + k] += mean
-                second[base + k] += repeats * mean - factor[c] * factor[c] * s2[c]
+                x = dense[d, code[k] // n_labels, code[k] % n_labels] if d >= 0 else 1.0
+                first[base + k] += x * s1[c]
+                second[base + k] += repeats * x * s1[c] - x * x * s2[c]
+            for m in range(begin, end):
+                _add_entries(state, hot.set[m], left, right, m, inverse[m], repeats, n_labels, where, base, first, second)
         begin = end
 
 
 @kernel
-def _factor_of(state, p, n_labels, code, full, where, factor):
-    """factor[c] = E_p at the pairs asked for."""
-    d = state.slot[p]
-    dense = state.dense
-    if d >= 0:
-        if full:
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    factor[i * n_labels + j] = dense[d, i, j]
-        else:
-            for k in range(len(code)):
-                factor[k] = dense[d, code[k] // n_labels, code[k] % n_labels]
-        return
-    for k in range(len(factor)):
-        factor[k] = 1.0
-    for k in range(state.begin[p], state.end[p]):
-        c = where[state.row[k] * n_labels + state.column[k]]
-        if c >= 0:
-            factor[c] = 1.0 + state.entry[k]
+def _add_entries(state, p, left, right, m, inverse, repeats, n_labels, where, base, first, second):
+    """What the entries of set p change in the sums over column m."""
+    d, dense, row, column, entry = state.slot[p], state.dense, state.row, state.column, state.entry
+    for at in range(state.begin[p], state.end[p]):
+        i, j = row[at], column[at]
+        k = where[i * n_labels + j]
+        if k >= 0:
+            x = left[i, m] * right[j, m]
+            if d >= 0:
+                x *= dense[d, i, j]
+            first[base + k] += entry[at] * x
+            second[base + k] += repeats * entry[at] * x - entry[at] * (entry[at] + 2.0) * x * x * inverse
 
 
 @kernel
@@ -711,7 +591,7 @@ def hessian_piece(layout, state, hot, at, code, matrix):
                 q[i] = 0.0
             else:
                 y, x = code[a - 2 * n_labels] // n_labels, code[a - 2 * n_labels] % n_labels
-                q[i] = share * hot.left[y, m] * _factor_at(state, p, y, x) * hot.right[x, m]
+                q[i] = share * hot.left[y, m] * factor_at(state, p, y, x) * hot.right[x, m]
         weight = hot.weight[m] * hot.repeats[m] ** 2
         for i in range(size):
             for j in range(i + 1):
@@ -720,17 +600,6 @@ def hessian_piece(layout, state, hot, at, code, matrix):
         for j in range(i):
             matrix[j, i] = matrix[i, j]
     return True
-
-
-@kernel
-def _factor_at(state, p, i, j):
-    """E_p(i, j)."""
-    if state.slot[p] >= 0:
-        return state.dense[state.slot[p], i, j]
-    for k in range(state.begin[p], state.end[p]):
-        if state.row[k] == i and state.column[k] == j:
-            return 1.0 + state.entry[k]
-    return 1.0
 
 
 @kernel

@@ -10,18 +10,16 @@ import operator
 import numpy as np
 
 from engine import threads
+from engine.block_factors import Sharing, State, renew_bases, renew_rows, renew_sets, stale_sets
 from engine.block_kernels import (
     Hot,
     Index,
-    State,
     block_gradient,
     evaluate_hot,
     fill_messages,
     heat_piece,
     hessian_piece,
     make_hot,
-    renew_rows,
-    renew_sets,
 )
 from engine.chain_objective import active_weights, observed_counts
 from engine.data import Dataset
@@ -33,8 +31,9 @@ from engine.scores import density
 from engine.vectors import dot
 
 PIECE = 256  # occurrences of one block that are summed as one piece; fixed, so that sums have one order
-SETS_AT_ONCE = 64  # factors renewed as one piece of work
+SETS_AT_ONCE, ROWS_AT_ONCE = 64, 1024  # renewed as one piece of work
 RARE, RARE_SHARE = 64, 0.2  # a set of fewer positions finds its matrix in no cache, so it is sparse up to this share
+BASES = 256  # at most, so that their matrices stay in a cache
 DENSE_ROOM = 2 << 30  # bytes of matrices of factors; sets beyond it, the rarest, stay sparse
 
 
@@ -45,8 +44,9 @@ class Blocks:
         self.theta, self.observed = theta, objective.observed
         self.data, self.layout, self.sets = objective.dataset, objective.layout, objective.sets
         self.count = self.layout.n_observations
-        self.index = _index(self.data, self.layout, self.sets)
-        self.state = _state(self.data, self.layout, self.sets, self.index, objective.sparse)
+        self.sharing = share_bases(self.sets, self.count)
+        self.index = _index(self.data, self.layout, self.sets, self.sharing)
+        self.state = _state(self.data, self.layout, self.sets, self.sharing, self.index, objective.sparse)
         self.restart()
 
     def assign(self, theta: np.ndarray) -> None:
@@ -57,17 +57,37 @@ class Blocks:
 
     def restart(self) -> None:
         """Bring everything up to theta, which may have changed anywhere."""
-        self.renew(np.arange(len(self.index.example)), np.arange(len(self.sets.ptr) - 1))
+        self._renew_rows(np.arange(len(self.index.example)))
+        self._renew_bases(np.arange(len(self.state.thin)))
+        self._renew_sets(np.arange(len(self.sets.ptr) - 1))
         self.state.alpha_until[:] = self.data.offsets[:-1]
         self.state.beta_from[:] = self.data.offsets[1:]
 
-    def renew(self, rows: np.ndarray, sets: np.ndarray) -> None:
-        """Bring the scores of some rows and the factors of some sets up to theta."""
-        renew_rows(self.theta, self.layout, self.data.observations, self.data.offsets, self.index, self.state, rows)
-        cuts = range(0, len(sets), SETS_AT_ONCE)
-        threads.run(
-            lambda at: renew_sets(self.theta, self.layout, self.sets, self.state, sets[at : at + SETS_AT_ONCE]), cuts
-        )
+    def refresh(self, x: int) -> None:
+        """Bring all that depends on the weights of block x up to theta."""
+        index, sharing = self.index, self.sharing
+        self._renew_rows(index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]])
+        bases = sharing.bases[sharing.bases_ptr[x] : sharing.bases_ptr[x + 1]]
+        if len(bases):
+            self._renew_bases(bases)
+            self._renew_sets(stale_sets(sharing, self.state, bases))
+        self._renew_sets(sharing.sets[sharing.sets_ptr[x] : sharing.sets_ptr[x + 1]])
+
+    def _renew_rows(self, rows: np.ndarray) -> None:
+        data = self.data
+        _in_turn(
+            lambda some: renew_rows(
+                self.theta, self.layout, data.observations, data.offsets, self.index, self.state, some
+            ),
+            rows, ROWS_AT_ONCE,
+        )  # fmt: skip
+
+    def _renew_bases(self, bases: np.ndarray) -> None:
+        _in_turn(lambda some: renew_bases(self.theta, self.layout, self.sharing, self.state, some), bases, 1)
+
+    def _renew_sets(self, sets: np.ndarray) -> None:
+        arguments = self.theta, self.layout, self.sets, self.sharing, self.state
+        _in_turn(lambda some: renew_sets(*arguments, some), sets, SETS_AT_ONCE)
 
     def fill(self) -> float:
         """Carry the messages through all sequences; the sum of w log Z."""
@@ -129,12 +149,10 @@ class Blocks:
             return np.zeros((0, 0))
         return functools.reduce(operator.add, [matrix for _, matrix in parts])
 
-    def refresh(self, x: int) -> None:
-        """Bring all that depends on the weights of block x up to theta."""
-        index = self.index
-        self.renew(
-            index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]], index.sets[index.sets_ptr[x] : index.sets_ptr[x + 1]]
-        )
+
+def _in_turn(function, items: np.ndarray, size: int) -> None:
+    """The function for runs of `size` items, on the pool."""
+    threads.run(lambda at: function(items[at : at + size]), range(0, len(items), size))
 
 
 def slots_of(layout: Layout, x: int) -> np.ndarray:
@@ -143,7 +161,51 @@ def slots_of(layout: Layout, x: int) -> np.ndarray:
     return np.concatenate([np.arange(ptr[x], ptr[x + 1]) for ptr in runs])
 
 
-def _index(data: Dataset, layout: Layout, sets: PairSets) -> Index:
+def share_bases(sets: PairSets, n_observations: int) -> Sharing:
+    """Bases of the observations that are in many sets: as many of these as leave no more than BASES bases."""
+    n_sets = len(sets.ptr) - 1
+    owner = np.repeat(np.arange(n_sets, dtype=np.int32), np.diff(sets.ptr))
+    holders = np.bincount(sets.observation, minlength=n_observations)
+    least = 0 if n_sets <= BASES else n_sets / BASES
+    while True:
+        common = (holders > least)[sets.observation]
+        members = np.where(common, sets.observation, -1)
+        base, first = _distinct_runs(members, owner, n_sets)
+        if len(first) <= max(1, BASES) or least > n_sets:
+            break
+        least *= 2
+    chosen = np.zeros(n_sets, bool)
+    chosen[first] = True
+    in_bases, beyond = common & chosen[owner], ~common
+    base_ptr = _pointers(base[owner[in_bases]], len(first))
+    base_member = sets.observation[in_bases][np.argsort(base[owner[in_bases]], kind="stable")]
+    by_base = invert(base_member, n_observations)
+    bases = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(base_ptr))[by_base.entry]
+    by_rest = invert(sets.observation[beyond], n_observations)
+    held = invert(base, len(first))
+    return Sharing(
+        base, base_ptr, base_member, _pointers(owner[beyond], n_sets), sets.observation[beyond],
+        *_without_repeats(by_base.ptr, bases), *_without_repeats(by_rest.ptr, owner[beyond][by_rest.entry]), *held,
+    )  # fmt: skip
+
+
+def _distinct_runs(members: np.ndarray, owner: np.ndarray, n_sets: int) -> tuple[np.ndarray, np.ndarray]:
+    """(number, first): sets with the same members have one number; `first` set of each. A member of -1 is none."""
+    number = np.zeros(n_sets, np.int64)
+    kept = members >= 0
+    members, owner = members[kept].astype(np.int64), owner[kept]
+    place = np.arange(len(owner)) - _pointers(owner, n_sets)[owner]
+    for depth in range(int(place.max(initial=-1)) + 1):
+        here = place == depth
+        next_member = np.zeros(n_sets, np.int64)
+        next_member[owner[here]] = members[here] + 1
+        pairs = np.stack([number, next_member])
+        number = np.unique(pairs[0] * (int(members.max(initial=0)) + 2) + pairs[1], return_inverse=True)[1]
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return number.astype(np.int32), first
+
+
+def _index(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing) -> Index:
     """The occurrences of each block in sequences with a weight, cut into pieces; distinct rows of observations."""
     n_observations, templates = layout.n_observations, data.observations.shape[1]
     lengths = np.diff(data.offsets)
@@ -162,16 +224,15 @@ def _index(data: Dataset, layout: Layout, sets: PairSets) -> Index:
     piece_ptr = np.searchsorted(cuts, ptr)
     piece = np.append(cuts, len(position))
     row_of, example = _distinct_rows(data, layout)
-    order = np.lexsort((row_of[position], repeats, sets.of_position[position], piece_of))
+    set_of = sets.of_position[position]
+    base_of = np.append(sharing.base, np.int32(-1))[set_of]  # the last entry serves a first position
+    order = np.lexsort((row_of[position], repeats, set_of, base_of, piece_of))
     rank = np.empty(len(position), np.int32)
     rank[order] = np.arange(len(position)) - piece[piece_of[order]] if len(position) else 0
     rows_ptr, rows = _holders(data.observations[example], n_observations)
-    member_of = np.repeat(np.arange(len(sets.ptr) - 1, dtype=np.int32), np.diff(sets.ptr))
-    by_member = invert(sets.observation, n_observations)
-    sets_ptr, holders = _without_repeats(by_member.ptr, member_of[by_member.entry])
     return Index(
         ptr, position, repeats, rank, piece_ptr.astype(np.int64), piece.astype(np.int64), sequence_of,
-        row_of, example, rows_ptr, rows, sets_ptr, holders,
+        row_of, example, rows_ptr, rows,
     )  # fmt: skip
 
 
@@ -216,25 +277,26 @@ def _without_repeats(ptr: np.ndarray, entry: np.ndarray) -> tuple[np.ndarray, np
     return _pointers(owner[keep], len(ptr) - 1), entry[keep]
 
 
-def _state(data: Dataset, layout: Layout, sets: PairSets, index: Index, sparse: str) -> State:
+def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, index: Index, sparse: str) -> State:
     """Room for what follows theta. Pages of matrices that no set uses are never touched."""
     n_labels, n_sets, n_rows, tokens = layout.n_labels, len(sets.ptr) - 1, len(index.example), len(data.labels)
-    n_pairs = n_labels**2
+    n_bases, n_pairs, auto = len(sharing.held_ptr) - 1, n_labels**2, sparse == "auto"
     used = np.bincount(sets.of_position[sets.of_position >= 0], minlength=n_sets)
-    share = np.full(n_sets, density(sparse))
-    if sparse == "auto":
-        share[used < RARE] = RARE_SHARE
+    most = (np.where(auto & (used < RARE), RARE_SHARE, density(sparse)) * n_pairs).astype(np.int64)
+    most_rest = np.full(n_sets, (RARE_SHARE if auto else density(sparse)) * n_pairs).astype(np.int64)
+    most_base = np.full(n_bases, density(sparse) * n_pairs).astype(np.int64)
     room = min(n_sets, max(1, DENSE_ROOM // (8 * n_pairs)))
     place = np.full(n_sets, -1, np.int32)
-    place[np.sort(np.argsort(-used, kind="stable")[:room])] = np.arange(room)
+    place[np.sort(np.argsort(-used, kind="stable")[:room])] = n_bases + np.arange(room)
     runs = np.concatenate([[0], np.cumsum(np.diff(layout.bigram_ptr)[sets.observation])])
     lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], n_pairs)
-    lengths = np.where(place >= 0, np.minimum(lengths, (np.maximum(share, 0.0) * n_pairs).astype(np.int64)), lengths)
+    lengths = np.where(place >= 0, np.minimum(lengths, np.maximum(np.maximum(most, most_rest), 0)), lengths)
     end = np.cumsum(lengths).astype(np.int64)
     entries = int(end[-1]) if n_sets else 0
     return State(
-        np.empty((n_rows, n_labels)), np.empty(n_rows), np.empty(n_rows),
-        share, place, place.copy(), np.zeros(n_sets), np.zeros(n_sets), np.empty((room, n_labels, n_labels)),
+        np.empty((n_rows, n_labels)), np.empty(n_rows), np.empty(n_rows), most, most_rest, most_base,
+        np.zeros(n_bases, bool), np.zeros(n_bases), np.zeros(n_bases), place, np.full(n_sets, -1, np.int32),
+        np.zeros(n_sets), np.zeros(n_sets), np.zeros(n_sets), np.empty((n_bases + room, n_labels, n_labels)),
         end - lengths, end, np.empty(entries, np.int32), np.empty(entries, np.int32), np.empty(entries),
         np.empty((tokens, n_labels)), np.empty((tokens, n_labels)),
         np.empty(tokens), np.empty(tokens), np.empty(tokens),

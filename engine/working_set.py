@@ -188,17 +188,19 @@ def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: 
     state, index = objective.blocks.state, objective.blocks.index
     wide = np.flatnonzero(state.alpha_until < data.offsets[1:])  # too wide for scaling
     wide_row, wide_pairs, wide_gamma = _wide(theta, data, layout, sets, wide)
-    positions = invert(data.observations.ravel(), len(kinds))
+    ptr, entry = invert(data.observations.ravel(), len(kinds))
     templates = max(1, data.observations.shape[1])
+    base = np.append(objective.blocks.sharing.base, np.int32(-1))[sets.of_position[entry // templates]]
+    entry = entry[np.lexsort((base, np.repeat(np.arange(len(kinds)), np.diff(ptr))))]  # those of one matrix together
     gradient = np.zeros(layout.size)
 
     def piece(run):
         return _scan_piece(
-            layout, data, sets, index, state, kinds.astype(np.int64), positions.ptr, positions.entry, templates, *run,
+            layout, data, sets, index, state, kinds.astype(np.int64), ptr, entry, templates, *run,
             rho1, start, wide_row, wide_pairs, wide_gamma, gradient,
         )  # fmt: skip
 
-    parts = threads.run(piece, balanced(np.diff(positions.ptr)))
+    parts = threads.run(piece, balanced(np.diff(ptr)))
     if not parts:
         return Scan(gradient, np.empty(0, np.int8), np.empty(0, np.int64), np.empty(0))
     family, key, excess = (np.concatenate([part[i] for part in parts]) for i in range(3))
@@ -251,7 +253,7 @@ def _scan_piece(
     n_labels = layout.n_labels
     n_pairs = n_labels * n_labels
     offsets, weights, labels, sequence_of = data.offsets, data.weights, data.labels, index.sequence_of
-    single, first, pair = np.empty(n_labels), np.empty(n_labels), np.empty(n_pairs)
+    single, first, pair, plain = np.empty(n_labels), np.empty(n_labels), np.empty(n_pairs), np.zeros(n_pairs)
     left, right, gamma = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     family, key, excess = np.empty(ROOM, np.int8), np.empty(ROOM, np.int64), np.empty(ROOM)
     lefts, rights, order = np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH)
@@ -271,7 +273,7 @@ def _scan_piece(
         single[:] = 0.0
         first[:] = 0.0
         pair[:] = 0.0
-        used = 0
+        used, matrix = 0, -1
         for k in range(ptr[x], ptr[x + 1]):
             t = entry[k] // templates
             n = sequence_of[t]
@@ -289,16 +291,16 @@ def _scan_piece(
                 _position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
                 if carries & BIGRAM and not at_start:
                     p = sets.of_position[t]
-                    if state.slot[p] >= 0:
-                        _add_dense(state.dense, state.slot[p], left, right, pair)
-                    else:
-                        _add_entries(state.begin, state.end, state.row, state.column, state.entry, p, left, right, pair)
-                        for y in range(n_labels):
-                            lefts[used, y], rights[used, y] = left[y], right[y]
-                        used += 1
-                        if used == BATCH:
-                            add_products(order, order, 0, used, lefts, rights, 0, pair)
-                            used = 0
+                    if used == BATCH or state.slot[p] != matrix:
+                        add_products(order, order, 0, used, lefts, rights, 0, plain)
+                        used = 0
+                    if state.slot[p] != matrix:
+                        _close_matrix(state.dense, matrix, plain, pair)
+                        matrix = state.slot[p]
+                    _add_entries(state, p, matrix, left, right, pair)
+                    for y in range(n_labels):
+                        lefts[used, y], rights[used, y] = left[y], right[y]
+                    used += 1
             gamma[labels[t]] -= weights[n]
             for y in range(n_labels):
                 single[y] += gamma[y]
@@ -307,7 +309,8 @@ def _scan_piece(
                     first[y] += gamma[y]
             else:
                 pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
-        add_products(order, order, 0, used, lefts, rights, 0, pair)
+        add_products(order, order, 0, used, lefts, rights, 0, plain)
+        _close_matrix(state.dense, matrix, plain, pair)
         for f in range(3):
             values = single if f == 0 else first if f == 1 else pair
             slots = layout.unigram_ptr if f == 0 else layout.start_ptr if f == 1 else layout.bigram_ptr
@@ -363,18 +366,26 @@ def _collect(values, f, x, rho1, count, family, key, excess):
 
 
 @kernel
-def _add_dense(dense, d, left, right, pair):
-    """pair[y', y] += left(y') E(y', y) right(y)."""
-    n = len(left)
+def _close_matrix(dense, d, plain, pair):
+    """pair += M . plain, with M all ones for d = -1; plain starts anew."""
+    if d < 0:
+        for c in range(len(pair)):
+            pair[c] += plain[c]
+            plain[c] = 0.0
+        return
+    n = dense.shape[1]
     for i in range(n):
-        a, at = left[i], np.uint64(i * n)
+        at = np.uint64(i * n)
         for j in range(np.uint64(n)):
-            pair[at + j] += a * dense[d, i, j] * right[j]
+            pair[at + j] += dense[d, i, j] * plain[at + j]
+            plain[at + j] = 0.0
 
 
 @kernel
-def _add_entries(begin, end, row, column, entry, p, left, right, pair):
-    """pair[y', y] += left(y') (E_p(y', y) - 1) right(y) at the entries of a sparse set."""
-    for k in range(begin[p], end[p]):
+def _add_entries(state, p, d, left, right, pair):
+    """pair[y', y] += left(y') M(y', y) D(y', y) right(y) at the entries of set p."""
+    dense, row, column, entry = state.dense, state.row, state.column, state.entry
+    for k in range(state.begin[p], state.end[p]):
         i, j = row[k], column[k]
-        pair[i * len(left) + j] += left[i] * right[j] * entry[k]
+        x = left[i] * right[j] * entry[k]
+        pair[i * len(left) + j] += x * dense[d, i, j] if d >= 0 else x

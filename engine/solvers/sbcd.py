@@ -15,7 +15,8 @@ joint steps (`JointSteps`); they only ever lower the objective and never touch a
 
 import numpy as np
 
-from engine.block_kernels import evaluate_hot, heat_piece, hessian_piece, make_hot, renew_rows, renew_sets
+from engine.block_factors import renew_block, renew_rows
+from engine.block_kernels import evaluate_hot, heat_piece, hessian_piece, make_hot
 from engine.blocks import Blocks
 from engine.errors import EspalierError
 from engine.jit import kernel
@@ -120,7 +121,7 @@ def sweep_here(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, cu
         moved |= _forget(blocks, x, penalty)
     small = chosen[pieces == 1]
     return moved | _visit_small(
-        blocks.theta, layout, blocks.data, blocks.sets, index, blocks.state, blocks.observed,
+        blocks.theta, layout, blocks.data, blocks.sets, blocks.sharing, index, blocks.state, blocks.observed,
         live, small, penalty.rho1, penalty.rho2, factor, curvature, full,
     )  # fmt: skip
 
@@ -173,12 +174,13 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
 
 
 @kernel
-def _visit_small(theta, layout, data, sets, index, state, observed, live, chosen, rho1, rho2, factor, curvature, full):
+def _visit_small(
+    theta, layout, data, sets, sharing, index, state, observed, live, chosen, rho1, rho2, factor, curvature, full
+):
     """The same for blocks of one piece, one after the other without leaving compiled code."""
     anything = False
     for x in chosen:
         rows = index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]]
-        members = index.sets[index.sets_ptr[x] : index.sets_ptr[x + 1]]
         moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
         slot, at, code = live_slots(theta, layout, live, x)
         first, second = np.zeros(2 * layout.n_labels + len(code)), np.zeros(2 * layout.n_labels + len(code))
@@ -190,7 +192,7 @@ def _visit_small(theta, layout, data, sets, index, state, observed, live, chosen
         while True:
             if changed:
                 renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
-                renew_sets(theta, layout, sets, state, members)
+                renew_block(theta, layout, sets, sharing, state, x)
             if leave:
                 break
             value = evaluate_hot(theta, layout, data, sets, index, state, piece, True, hot, code, derive, first, second)

@@ -1,5 +1,8 @@
 """One block of blockwise descent against the enumeration: derivatives (5) and (16), change of the loss."""
 
+import itertools
+from unittest import mock
+
 import numpy as np
 import pytest
 from chain_problems import lattices, pack, random_theta, slot_features, weights_of
@@ -8,10 +11,12 @@ from hypothesis import strategies as st
 from reference import chain
 from reference.problems import random_problem
 
-from engine.blocks import BlockObjective, Blocks
+from engine import blocks as blocks_module
+from engine.blocks import BlockObjective, Blocks, share_bases
 from engine.chain_objective import ChainObjective
 from engine.data import make_dataset
 from engine.errors import EspalierError
+from engine.index import PairSets
 from engine.layout import dense_layout
 from engine.penalty import ElasticNet
 from engine.solvers import minimise
@@ -22,6 +27,11 @@ ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with room
 LARGE = 1e-8  # the same where scores of thousands carry fewer decimals
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 DENSITIES = ("sparse", "auto", "dense")
+SHARED = (1, 2, blocks_module.BASES)  # bases at most: with few of them, most members of sets are beyond
+
+
+def with_bases(most):
+    return mock.patch.object(blocks_module, "BASES", most)
 
 
 def second_derivatives(problem, weights):
@@ -85,29 +95,32 @@ def assert_derivatives(packed, theta, sparse, tolerance):
 
 
 @EXAMPLES
-@given(lattices())
+@given(lattices(), st.sampled_from(SHARED))
 @pytest.mark.nojit
-def test_derivatives_of_a_block(lattice):
+def test_derivatives_of_a_block(lattice, most):
     packed, theta = lattice
     for sparse in DENSITIES:
-        assert_derivatives(packed, theta, sparse, ROUNDING)
+        with with_bases(most):
+            assert_derivatives(packed, theta, sparse, ROUNDING)
 
 
 @EXAMPLES
-@given(lattices(scale=300.0))
-def test_derivatives_of_a_block_at_large_weights(lattice):
+@given(lattices(scale=300.0), st.sampled_from(SHARED))
+def test_derivatives_of_a_block_at_large_weights(lattice, most):
     packed, theta = lattice
     for sparse in DENSITIES:
-        assert_derivatives(packed, theta, sparse, LARGE)
+        with with_bases(most):
+            assert_derivatives(packed, theta, sparse, LARGE)
 
 
 @EXAMPLES
-@given(lattices(), st.sampled_from(DENSITIES), st.integers(0, 10**6))
+@given(lattices(), st.sampled_from(DENSITIES), st.sampled_from(SHARED), st.integers(0, 10**6))
 @pytest.mark.nojit
-def test_moving_blocks_in_turn_tells_the_change_of_the_loss(lattice, sparse, seed):
+def test_moving_blocks_in_turn_tells_the_change_of_the_loss(lattice, sparse, most, seed):
     """Moves to sparse, dense and extreme values, in any order, with and without derivatives: kept messages follow."""
     (problem, dataset, layout), theta = lattice
-    blocks = Blocks(ChainObjective(dataset, layout, sparse=sparse), theta)
+    with with_bases(most):
+        blocks = Blocks(ChainObjective(dataset, layout, sparse=sparse), theta)
     rng = np.random.default_rng(seed)
 
     def loss():
@@ -137,6 +150,32 @@ def test_moving_blocks_in_turn_tells_the_change_of_the_loss(lattice, sparse, see
     for x in visited:
         slots, _, first, _ = derivatives(blocks, x)
         np.testing.assert_allclose(first, expected[slots], rtol=0, atol=ROUNDING)
+
+
+@EXAMPLES
+@given(st.lists(st.lists(st.integers(0, 7), max_size=3, unique=True), max_size=12, unique_by=tuple), st.integers(1, 6))
+@pytest.mark.nojit
+def test_a_base_is_what_sets_share(members, most):
+    ends = np.cumsum([0, *(len(some) for some in members)])
+    sets = PairSets(np.empty(0, np.int32), ends, np.array(sum(members, []), np.int32))
+    with with_bases(most):
+        found = share_bases(sets, 8)
+
+    def runs(ptr, entry):
+        return [entry[lo:hi].tolist() for lo, hi in itertools.pairwise(ptr)]
+
+    bases, rest = runs(found.base_ptr, found.base_member), runs(found.rest_ptr, found.rest_member)
+    assert len(bases) <= most
+    assert len({tuple(base) for base in bases}) == len(bases)
+    common, rare = set(sum(bases, [])), set(sum(rest, []))
+    assert not common & rare
+    for p, some in enumerate(members):
+        assert bases[found.base[p]] == [x for x in some if x in common]
+        assert rest[p] == [x for x in some if x in rare]
+    for x in range(8):
+        assert runs(found.bases_ptr, found.bases)[x] == [b for b, base in enumerate(bases) if x in base]
+        assert runs(found.sets_ptr, found.sets)[x] == [p for p, some in enumerate(rest) if x in some]
+    assert runs(found.held_ptr, found.held) == [np.flatnonzero(found.base == b).tolist() for b in range(len(bases))]
 
 
 @pytest.mark.parametrize("n_labels", [5, 8, 9, 17])
