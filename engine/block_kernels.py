@@ -32,7 +32,7 @@ class Index(NamedTuple):
     ptr: np.ndarray  # int64 [V + 1], occurrences of x
     position: np.ndarray  # int32 [M]
     repeats: np.ndarray  # float64 [M], how many templates yield x there
-    rank: np.ndarray  # int32 [M], column of the occurrence in its piece, sorted by base, set, repeats and row
+    rank: np.ndarray  # int32 [M], column in its piece: alone in a sequence first; by base, set, repeats and row
     piece_ptr: np.ndarray  # int64 [V + 1], pieces of x
     piece: np.ndarray  # int64 [pieces + 1], piece i holds the occurrences piece[i]..piece[i + 1]
     sequence_of: np.ndarray  # int32 [T]
@@ -166,12 +166,8 @@ def make_hot(n_labels, size):
 
 
 @kernel
-def heat_piece(layout, data, sets, index, state, piece, moves, hot):
-    """Collect the messages that enter the occurrences of a piece of a block.
-
-    `moves`: the block may move now. If it does not, its marginals follow from the messages at its occurrences, and
-    nothing is collected.
-    """
+def heat_piece(layout, data, sets, index, state, piece, hot):
+    """Collect the messages that enter the occurrences of a piece of a block, which may move from now on."""
     n_labels = layout.n_labels
     position, rank, sequence_of, row_of = index.position, index.rank, index.sequence_of, index.row_of
     of_position, offsets, alpha, beta = sets.of_position, data.offsets, state.alpha, state.beta
@@ -185,14 +181,13 @@ def heat_piece(layout, data, sets, index, state, piece, moves, hot):
             end += 1
         lo, hi, first, last = offsets[n], offsets[n + 1], position[k], position[end - 1]
         known = _reach(of_position, row_of, state, n, lo, hi, first - 1, last, current, following)
-        if moves:
-            state.alpha_until[n] = min(state.alpha_until[n], first)
-            state.beta_from[n] = max(state.beta_from[n], last)
+        state.alpha_until[n] = min(state.alpha_until[n], first)
+        state.beta_from[n] = max(state.beta_from[n], last)
         for i in range(k, end):
             t, m = position[i], rank[i]
             hot.set[m], hot.row[m] = of_position[t], row_of[t]
             hot.repeats[m], hot.weight[m] = index.repeats[i], data.weights[n]
-            hot.alone[m] = moves and known and end == k + 1
+            hot.alone[m] = known and end == k + 1
             if hot.alone[m]:
                 level, total = state.beta_level[t], 0.0
                 for y in range(n_labels):
@@ -225,7 +220,7 @@ def _reach(of_position, row_of, state, n, lo, hi, to_alpha, to_beta, current, fo
 
 
 @kernel
-def evaluate_hot(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second):
+def evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, derive, first, second):
     """Sum of w log Z over the sequences of a piece of a block, at the weights that the block has now.
 
     With `derive`, first and second [Y + Y + len(code)] gain the sums over the occurrences of
@@ -235,11 +230,14 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, moves, hot, cod
     n_labels, size = layout.n_labels, len(hot.set)
     inner, z = hot.gamma, np.empty(size)
     loss, begin = 0.0, 0
-    while moves and begin < size:
+    while begin < size:
         run = _same_matrix(state, hot, begin)
+        if not hot.alone[begin]:
+            begin = run
+            continue
         _pass_columns(state, hot, begin, run, inner)
         while begin < run:
-            end = _same_group(hot, begin)
+            end = min(run, _same_group(hot, begin))
             p, r = hot.set[begin], hot.row[begin]
             if state.width[r] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE:
                 _pass_entries(state, p, hot, begin, end, inner)
@@ -247,7 +245,7 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, moves, hot, cod
                 if derive:
                     _derive_columns(state, p, r, hot, begin, end, z, first, second)
             begin = end
-    loss += _one_by_one(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second)
+    loss += _one_by_one(theta, layout, data, sets, index, state, piece, hot, code, derive, first, second)
     if derive and len(code):
         _add_pairs(state, n_labels, hot, code, first, second)
     return loss
@@ -257,8 +255,10 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, moves, hot, cod
 def _same_matrix(state, hot, begin):
     """Where the columns end whose sets have the matrix of that of column `begin`, or are first positions like it."""
     p, end = hot.set[begin], begin + 1
-    while end < len(hot.set) and (
-        hot.set[end] == p or (p >= 0 and hot.set[end] >= 0 and state.slot[hot.set[end]] == state.slot[p])
+    while (
+        end < len(hot.set)
+        and hot.alone[end] == hot.alone[begin]
+        and (hot.set[end] == p or (p >= 0 and hot.set[end] >= 0 and state.slot[hot.set[end]] == state.slot[p]))
     ):
         end += 1
     return end
@@ -381,7 +381,7 @@ def _derive_columns(state, p, r, hot, begin, end, z, first, second):
 
 
 @kernel
-def _one_by_one(theta, layout, data, sets, index, state, piece, moves, hot, code, derive, first, second):
+def _one_by_one(theta, layout, data, sets, index, state, piece, hot, code, derive, first, second):
     """The same for sequences with several occurrences, or with a step that is too wide; the sum of w log Z."""
     position, rank, repeats = index.position, index.rank, index.repeats
     sequence_of, row_of, of_position = index.sequence_of, index.row_of, sets.of_position
@@ -399,10 +399,10 @@ def _one_by_one(theta, layout, data, sets, index, state, piece, moves, hot, code
         narrow = state.width[row_of[t]] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE
         if not (hot.alone[rank[k]] and narrow):
             lo, hi = offsets[n], offsets[n + 1]
-            log_z = _segment(of_position, row_of, state, n, lo, hi, t, position[end - 1], moves, current, following)
+            log_z = _segment(of_position, row_of, state, n, lo, hi, t, position[end - 1], True, current, following)
             fits = not np.isnan(log_z)
             if not fits:
-                log_z = _by_logarithms(
+                log_z = by_logarithms(
                     theta, layout, data, sets, n, position, repeats, k, end, code, derive, first, second
                 )
             loss += weights[n] * log_z
@@ -509,7 +509,9 @@ def _add_pairs(state, n_labels, hot, code, first, second):
                 first[base + k] += x * s1[c]
                 second[base + k] += repeats * x * s1[c] - x * x * s2[c]
             for m in range(begin, end):
-                _add_entries(state, hot.set[m], left, right, m, inverse[m], repeats, n_labels, where, base, first, second)
+                _add_entries(
+                    state, hot.set[m], left, right, m, inverse[m], repeats, n_labels, where, base, first, second
+                )
         begin = end
 
 
@@ -614,7 +616,7 @@ def _together(a, b, code, n_labels, qa, qb):
 
 
 @kernel
-def _by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, code, derive, first, second):
+def by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, code, derive, first, second):
     """log Z and the same sums for a sequence with extreme scores."""
     n_labels, observations = layout.n_labels, data.observations
     lo, hi, weight = data.offsets[n], data.offsets[n + 1], data.weights[n]
@@ -652,37 +654,3 @@ def _by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, 
 def _add_moment(at, q, repeats, weight, first, second):
     first[at] += weight * repeats * q
     second[at] += weight * repeats * repeats * q * (1.0 - q)
-
-
-@kernel
-def block_codes(layout, x):
-    """The pairs of block x's run."""
-    lo, hi = layout.bigram_ptr[x], layout.bigram_ptr[x + 1]
-    code = np.empty(hi - lo, np.int32)
-    full = hi - lo == layout.n_labels**2
-    for s in range(lo, hi):
-        code[s - lo] = s - lo if full else layout.bigram_code[s - layout.bigram_ptr[0]]
-    return code
-
-
-@kernel
-def block_gradient(theta, layout, data, sets, index, state, begin, end, first, second):
-    """Expected counts (SBCD 5) and (16) at all slots of the blocks begin..end - 1, from messages that are filled."""
-    n_labels = layout.n_labels
-    for x in range(begin, end):
-        code = block_codes(layout, x)
-        mean, spread = np.zeros(2 * n_labels + len(code)), np.zeros(2 * n_labels + len(code))
-        for piece in range(index.piece_ptr[x], index.piece_ptr[x + 1]):
-            hot = make_hot(n_labels, index.piece[piece + 1] - index.piece[piece])
-            heat_piece(layout, data, sets, index, state, piece, False, hot)
-            evaluate_hot(theta, layout, data, sets, index, state, piece, False, hot, code, True, mean, spread)
-        base = 0
-        for ptr, codes in ((layout.unigram_ptr, layout.unigram_code), (layout.start_ptr, layout.start_code)):
-            full = ptr[x + 1] - ptr[x] == n_labels
-            for s in range(ptr[x], ptr[x + 1]):
-                at = base + (s - ptr[x] if full else codes[s - ptr[0]])
-                first[s], second[s] = mean[at], spread[at]
-            base += n_labels
-        lo = layout.bigram_ptr[x]
-        for s in range(lo, layout.bigram_ptr[x + 1]):
-            first[s], second[s] = mean[base + s - lo], spread[base + s - lo]

@@ -11,10 +11,10 @@ import numpy as np
 
 from engine import threads
 from engine.block_factors import Sharing, State, renew_bases, renew_rows, renew_sets, stale_sets
+from engine.block_gradient import block_gradient
 from engine.block_kernels import (
     Hot,
     Index,
-    block_gradient,
     evaluate_hot,
     fill_messages,
     heat_piece,
@@ -94,14 +94,17 @@ class Blocks:
         arguments = self.theta, self.layout, self.data, self.sets, self.index, self.state
         return sum(threads.run(lambda run: fill_messages(*arguments, *run), balanced(np.diff(self.data.offsets))))
 
-    def expectations(self) -> tuple[float, np.ndarray, np.ndarray]:
-        """(sum of w log Z, expected counts, diagonal second derivatives (16)) at all weights."""
+    def expectations(self) -> tuple[float, np.ndarray]:
+        """(sum of w log Z, expected counts of all weights)."""
         arguments = self.theta, self.layout, self.data, self.sets, self.index, self.state
-        first, second = np.zeros(self.layout.size), np.zeros(self.layout.size)
+        expected = np.zeros(self.layout.size)
         loss = self.fill()
-        costs = np.diff(self.index.ptr) * (self.layout.n_labels + np.diff(self.layout.bigram_ptr))
-        threads.run(lambda run: block_gradient(*arguments, *run, first, second), balanced(costs))
-        return loss, first, second
+        n_pairs = self.layout.n_labels**2
+        costs = 4 * self.layout.n_labels + np.minimum(2 * np.diff(self.layout.bigram_ptr), n_pairs // 2)
+        threads.run(
+            lambda run: block_gradient(*arguments, *run, expected), balanced(np.diff(self.index.ptr) * costs)
+        )
+        return loss, expected
 
     def slots(self, x: int) -> np.ndarray:
         return slots_of(self.layout, x)
@@ -115,7 +118,7 @@ class Blocks:
 
         def piece(i):
             hot = make_hot(self.layout.n_labels, self.index.piece[i + 1] - self.index.piece[i])
-            heat_piece(self.layout, self.data, self.sets, self.index, self.state, i, True, hot)
+            heat_piece(self.layout, self.data, self.sets, self.index, self.state, i, hot)
             return hot
 
         return threads.run(piece, range(self.index.piece_ptr[x], self.index.piece_ptr[x + 1]))
@@ -128,7 +131,7 @@ class Blocks:
         def piece(i):
             first, second = np.zeros(size), np.zeros(size)
             loss = evaluate_hot(
-                self.theta, self.layout, self.data, self.sets, self.index, self.state, begin + i, True, hot[i], code,
+                self.theta, self.layout, self.data, self.sets, self.index, self.state, begin + i, hot[i], code,
                 derive, first, second,
             )  # fmt: skip
             return loss, first, second
@@ -226,7 +229,7 @@ def _index(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing) -> I
     row_of, example = _distinct_rows(data, layout)
     set_of = sets.of_position[position]
     base_of = np.append(sharing.base, np.int32(-1))[set_of]  # the last entry serves a first position
-    order = np.lexsort((row_of[position], repeats, set_of, base_of, piece_of))
+    order = np.lexsort((row_of[position], repeats, set_of, base_of, ~_alone(owner, sequence_of[position]), piece_of))
     rank = np.empty(len(position), np.int32)
     rank[order] = np.arange(len(position)) - piece[piece_of[order]] if len(position) else 0
     rows_ptr, rows = _holders(data.observations[example], n_observations)
@@ -251,6 +254,15 @@ def _pieces(owner: np.ndarray, sequence: np.ndarray, ptr: np.ndarray) -> np.ndar
     changes = np.zeros(len(owner), np.int64)
     changes[1:] = (np.diff(owner) != 0) | (np.diff(within) != 0)
     return np.cumsum(changes)
+
+
+def _alone(owner: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """Whether an occurrence is the only one of its block in its sequence."""
+    alone = np.ones(len(owner), bool)
+    same = (np.diff(owner) == 0) & (np.diff(sequence) == 0)
+    alone[1:] &= ~same
+    alone[:-1] &= ~same
+    return alone
 
 
 def _distinct_rows(data: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -325,7 +337,7 @@ class BlockObjective:
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         self.blocks.assign(theta)
-        loss, expected, _ = self.blocks.expectations()
+        loss, expected = self.blocks.expectations()
         return loss - dot(theta, self.observed), expected - self.observed
 
     def active(self, theta: np.ndarray) -> dict[str, int]:

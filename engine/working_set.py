@@ -15,6 +15,7 @@ import numpy as np
 
 from engine import threads
 from engine.arithmetic import add_products
+from engine.block_gradient import BATCH, add_entries, close_matrix, position_marginal
 from engine.blocks import BlockObjective
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset
@@ -31,7 +32,6 @@ from engine.solvers import SOLVERS, minimise
 ROUND = 3  # iterations of the solver between two scans
 LEAST = 100_000  # violators that may come in after one scan; more when more weights are active
 NEAR = 0.7  # a zero of the working set stays while its |gradient| is above this share of rho1
-BATCH = 64  # positions whose pairs are summed at once
 ROOM = 1 << 12  # first room for the violators of one piece
 
 
@@ -288,16 +288,16 @@ def _scan_piece(
                     for c in range(n_pairs):
                         pair[c] += wide_pairs[w, c]
             else:
-                _position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
+                position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
                 if carries & BIGRAM and not at_start:
                     p = sets.of_position[t]
                     if used == BATCH or state.slot[p] != matrix:
                         add_products(order, order, 0, used, lefts, rights, 0, plain)
                         used = 0
                     if state.slot[p] != matrix:
-                        _close_matrix(state.dense, matrix, plain, pair)
+                        close_matrix(state.dense, matrix, plain, pair)
                         matrix = state.slot[p]
-                    _add_entries(state, p, matrix, left, right, pair)
+                    add_entries(state, p, matrix, left, right, pair)
                     for y in range(n_labels):
                         lefts[used, y], rights[used, y] = left[y], right[y]
                     used += 1
@@ -310,7 +310,7 @@ def _scan_piece(
             else:
                 pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
         add_products(order, order, 0, used, lefts, rights, 0, plain)
-        _close_matrix(state.dense, matrix, plain, pair)
+        close_matrix(state.dense, matrix, plain, pair)
         for f in range(3):
             values = single if f == 0 else first if f == 1 else pair
             slots = layout.unigram_ptr if f == 0 else layout.start_ptr if f == 1 else layout.bigram_ptr
@@ -340,52 +340,9 @@ def _doubled(family, key, excess):
 
 
 @kernel
-def _position_marginal(state, index, t, weight, at_start, gamma, left, right):
-    """w * gamma_t and the two vectors of w * q_t (see `engine.block_kernels`)."""
-    alpha, beta, e, r = state.alpha, state.beta, state.e, index.row_of[t]
-    total = 0.0
-    for y in range(len(gamma)):
-        total += alpha[t, y] * beta[t, y]
-    unit = weight / total
-    for y in range(len(gamma)):
-        gamma[y] = unit * alpha[t, y] * beta[t, y]
-    if not at_start:
-        unit /= state.scale[t]
-        for y in range(len(gamma)):
-            left[y] = alpha[t - 1, y]
-            right[y] = unit * e[r, y] * beta[t, y]
-
-
-@kernel
 def _collect(values, f, x, rho1, count, family, key, excess):
     for c in range(len(values)):
         if abs(values[c]) > rho1:
             family[count], key[count], excess[count] = f, np.int64(x) * len(values) + c, abs(values[c]) - rho1
             count += 1
     return count
-
-
-@kernel
-def _close_matrix(dense, d, plain, pair):
-    """pair += M . plain, with M all ones for d = -1; plain starts anew."""
-    if d < 0:
-        for c in range(len(pair)):
-            pair[c] += plain[c]
-            plain[c] = 0.0
-        return
-    n = dense.shape[1]
-    for i in range(n):
-        at = np.uint64(i * n)
-        for j in range(np.uint64(n)):
-            pair[at + j] += dense[d, i, j] * plain[at + j]
-            plain[at + j] = 0.0
-
-
-@kernel
-def _add_entries(state, p, d, left, right, pair):
-    """pair[y', y] += left(y') M(y', y) D(y', y) right(y) at the entries of set p."""
-    dense, row, column, entry = state.dense, state.row, state.column, state.entry
-    for k in range(state.begin[p], state.end[p]):
-        i, j = row[k], column[k]
-        x = left[i] * right[j] * entry[k]
-        pair[i * len(left) + j] += x * dense[d, i, j] if d >= 0 else x

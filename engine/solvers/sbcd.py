@@ -188,14 +188,14 @@ def _visit_small(
         matrix = np.zeros((0, 0))
         piece, changed, leave, trials = index.piece_ptr[x], moved, False, 0
         hot = make_hot(layout.n_labels, index.piece[piece + 1] - index.piece[piece])
-        heat_piece(layout, data, sets, index, state, piece, True, hot)
+        heat_piece(layout, data, sets, index, state, piece, hot)
         while True:
             if changed:
                 renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
                 renew_block(theta, layout, sets, sharing, state, x)
             if leave:
                 break
-            value = evaluate_hot(theta, layout, data, sets, index, state, piece, True, hot, code, derive, first, second)
+            value = evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, derive, first, second)
             trials += 1
             if derive:
                 loss = value
