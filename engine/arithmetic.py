@@ -147,14 +147,17 @@ def pass_one(matrices, d, source, s, target, t):
 
 @kernel
 def pass_sparse(n_labels, lo, hi, i_of, j_of, entry, source, s, target, t):
-    """target[t](j) = sum source[s] + sum over the entries of E - 1 (SBCD 9)."""
+    """target[t](j) = sum source[s] + sum over the entries of E - 1 (SBCD 9).
+
+    Entries that follow each other should differ in i and in j: a sum just stored is slow to load again.
+    """
     total = 0.0
     for i in range(n_labels):
         total += source[s, i]
     for j in range(n_labels):
         target[t, j] = total
-    for k in range(lo, hi):
-        target[t, j_of[k]] += source[s, i_of[k]] * entry[k]
+    for k in range(np.uint64(lo), np.uint64(hi)):
+        target[t, np.uint64(j_of[k])] += source[s, np.uint64(i_of[k])] * entry[k]
 
 
 @kernel

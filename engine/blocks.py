@@ -32,6 +32,7 @@ from engine.vectors import dot
 
 PIECE = 256  # occurrences of one block that are summed as one piece; fixed, so that sums have one order
 SETS_AT_ONCE, ROWS_AT_ONCE = 64, 1024  # renewed as one piece of work
+THIN_SHARE = 0.04  # of non-zero pairs up to which a matrix that is in the cache is slower than entries
 RARE, RARE_SHARE = 64, 0.2  # a set of fewer positions finds its matrix in no cache, so it is sparse up to this share
 BASES = 256  # at most, so that their matrices stay in a cache
 DENSE_ROOM = 2 << 30  # bytes of matrices of factors; sets beyond it, the rarest, stay sparse
@@ -101,9 +102,7 @@ class Blocks:
         loss = self.fill()
         n_pairs = self.layout.n_labels**2
         costs = 4 * self.layout.n_labels + np.minimum(2 * np.diff(self.layout.bigram_ptr), n_pairs // 2)
-        threads.run(
-            lambda run: block_gradient(*arguments, *run, expected), balanced(np.diff(self.index.ptr) * costs)
-        )
+        threads.run(lambda run: block_gradient(*arguments, *run, expected), balanced(np.diff(self.index.ptr) * costs))
         return loss, expected
 
     def slots(self, x: int) -> np.ndarray:
@@ -294,9 +293,10 @@ def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, inde
     n_labels, n_sets, n_rows, tokens = layout.n_labels, len(sets.ptr) - 1, len(index.example), len(data.labels)
     n_bases, n_pairs, auto = len(sharing.held_ptr) - 1, n_labels**2, sparse == "auto"
     used = np.bincount(sets.of_position[sets.of_position >= 0], minlength=n_sets)
-    most = (np.where(auto & (used < RARE), RARE_SHARE, density(sparse)) * n_pairs).astype(np.int64)
-    most_rest = np.full(n_sets, (RARE_SHARE if auto else density(sparse)) * n_pairs).astype(np.int64)
-    most_base = np.full(n_bases, density(sparse) * n_pairs).astype(np.int64)
+    thin, rare = (THIN_SHARE, RARE_SHARE) if auto else (density(sparse), density(sparse))
+    most = (np.where(used < RARE, rare, thin) * n_pairs).astype(np.int64)
+    most_rest = np.full(n_sets, rare * n_pairs).astype(np.int64)
+    most_base = np.full(n_bases, thin * n_pairs).astype(np.int64)
     room = min(n_sets, max(1, DENSE_ROOM // (8 * n_pairs)))
     place = np.full(n_sets, -1, np.int32)
     place[np.sort(np.argsort(-used, kind="stable")[:room])] = n_bases + np.arange(room)

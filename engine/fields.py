@@ -50,9 +50,7 @@ def check_text(data: bytes, where: str, first_line: int = 1) -> None:
         ) from None
 
 
-def cut(
-    data: bytes, where: str, separator: str | None = None, width: int | None = None, first_line: int = 1
-) -> Fields:
+def cut(data: bytes, where: str, separator: str | None = None, width: int | None = None, first_line: int = 1) -> Fields:
     """The fields of a text; each line must have `width` of them, or as many as the first line that is not empty."""
     between = (separator or "").encode()
     width = width or _first_width(data, between)

@@ -17,7 +17,7 @@ from engine.layout import Layout
 SAFE_RANGE = 300.0
 
 # Below this share of non-zero pairs the sparse recursion beats the vectorised dense one.
-SPARSE_SHARE = 0.04
+SPARSE_SHARE = 0.1
 SHARES = {"auto": SPARSE_SHARE, "dense": -1.0, "sparse": 1.0}
 
 # The sparse recursion subtracts: exp(s) - 1 is close to -1 for a very negative s, and digits
@@ -41,7 +41,7 @@ class Factors(NamedTuple):
     """exp of the bigram scores of each distinct set p, dense or sparse.
 
     Dense: exp(s - shift) in `dense[slot[p]]`, its transpose beside it. Sparse (SBCD 9):
-    the entries exp(s) - 1 of the pairs whose score is not zero; slot[p] = -1.
+    the entries exp(s) - 1 of the pairs whose score is not zero, diagonal by diagonal; slot[p] = -1.
     """
 
     slot: np.ndarray  # int32 [P]
@@ -135,11 +135,14 @@ def _fill(theta, layout, sets, factors, lo, hi):
         else:
             shift[p], spread[p] = 0.0, max(highest, 0.0) - min(lowest, 0.0)
             k = begin[p]
-            for c in range(n_pairs):
-                if scores[c] != 0.0:
-                    row[k], column[k] = c // n_labels, c % n_labels
-                    entry[k] = np.expm1(scores[c])
-                    k += 1
+            for diagonal in range(n_labels):
+                j = diagonal
+                for i in range(n_labels):
+                    score = scores[i * n_labels + j]
+                    if score != 0.0:
+                        row[k], column[k], entry[k] = i, j, np.expm1(score)
+                        k += 1
+                    j = j + 1 if j + 1 < n_labels else 0
             end[p] = k
 
 

@@ -27,9 +27,7 @@ def in_blocks(tokens, size):
     """A part in blocks of `size` sequences, or in one."""
     numbers = tokens["sequence"].to_numpy()
     starts = range(0, max(1, tokens["sequence"].n_unique()), size or max(1, len(tokens)))
-    return lambda: [
-        tokens.filter((numbers >= a) & (numbers < a + (size or len(tokens) + 1))) for a in starts
-    ]
+    return lambda: [tokens.filter((numbers >= a) & (numbers < a + (size or len(tokens) + 1))) for a in starts]
 
 
 def corpus_of(sequences, size=None, **parts):

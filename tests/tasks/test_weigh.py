@@ -78,6 +78,7 @@ def test_the_weight_shown_is_the_common_one_or_the_mean():
 
 def two_languages(ours, theirs):
     """Words of a and b, or of c and d, by their number in the labelled data and in the pool."""
+
     def words(first, second):
         rows = [[0], [1]] * first + [[2], [3]] * second
         return make_dataset(np.array(rows), None, np.arange(0, len(rows) + 1, 2))
