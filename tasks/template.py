@@ -8,6 +8,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import pairwise
+from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,7 +57,14 @@ def _counts(expansions: list[Expansion]) -> pl.DataFrame:
     for codes, texts, i, _ in expansions:
         columns = {"observation": texts, "template": i, "count": np.bincount(codes[codes >= 0], minlength=len(texts))}
         parts.append(pl.DataFrame(columns, schema_overrides=schema))
-    return _added([pl.DataFrame(schema=schema), *parts])
+    together = [pl.DataFrame(schema=schema), *parts]
+    return pl.concat(together) if apart([part["observation"] for part in parts]) else _added(together)
+
+
+def apart(texts: list[pl.Series]) -> bool:
+    """Whether no text can be in two series: the beginning that those of one have in common begins none of another."""
+    heads = sorted(commonprefix([some.min(), some.max()]) for some in texts if len(some))
+    return not any(after.startswith(head) for head, after in pairwise(heads))
 
 
 def _added(parts: list[pl.DataFrame]) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """Training on virtual weights: the same optimum as on the dense layout, for each solver that takes L1."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from chain_problems import lattices, pack, random_theta
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.problems import random_problem
 
-from engine import working_set
+from engine import blocks, working_set
 from engine.blocks import BlockObjective
 from engine.chain_objective import ChainObjective
 from engine.errors import EspalierError
@@ -76,9 +78,9 @@ def test_the_trace_never_rises_and_counts_all_iterations(packed, solver):
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
-@given(lattices(), st.sampled_from([1.0, 300.0]), st.integers(0, 10**6))
+@given(lattices(), st.sampled_from([1.0, 300.0]), st.sampled_from([1, blocks.BASES]), st.integers(0, 10**6))
 @pytest.mark.nojit
-def test_the_scan_is_the_dense_gradient(lattice, scale, seed):
+def test_the_scan_is_the_dense_gradient(lattice, scale, bases, seed):
     """Any part of the weights in the set, any theta, ordinary or extreme: every violator outside is found, no other."""
     (problem, dataset, _), _ = lattice
     dense = dense_layout(problem.n_labels, problem.kinds, problem.start)
@@ -93,7 +95,8 @@ def test_the_scan_is_the_dense_gradient(lattice, scale, seed):
     layout = working_set._layout(keys, problem.n_labels, len(problem.kinds))
     theta = scale * random_theta(layout.size, seed)
     kinds = np.array(problem.kinds, np.uint8)
-    found = scan(BlockObjective(dataset, layout), theta, kinds, 0.2, problem.start)
+    with mock.patch.object(blocks, "BASES", bases):
+        found = scan(BlockObjective(dataset, layout), theta, kinds, 0.2, problem.start)
     full = np.zeros(dense.size)
     full[inside] = theta
     gradient = ChainObjective(dataset, dense).value_and_gradient(full)[1]

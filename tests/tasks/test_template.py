@@ -344,3 +344,25 @@ def test_what_cannot_be_resolved_changes_nothing(project, lines, expected):
         run_stages(project, params, "template")
     assert expected in str(caught.value)
     assert tree(project) == before
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.lists(st.text("Uab:", min_size=1, max_size=4), unique=True), max_size=4))
+def test_series_are_apart_only_if_they_share_no_text(groups):
+    together = [text for group in groups for text in group]
+    if template.apart([pl.Series(group, dtype=pl.String) for group in groups]):
+        assert len(set(together)) == len(together)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([["U1:a", "U1:b"], ["U2:a"]], True),
+        ([["U1:a", "U1:b"], ["U1:a"]], False),
+        ([["U", "U:"], ["U1:a"]], False),  # what the first begin with begins the second, too
+        ([["U1:a"], []], True),
+        ([], True),
+    ],
+)
+def test_beginnings_tell_that_series_are_apart(groups, expected):
+    assert template.apart([pl.Series(group, dtype=pl.String) for group in groups]) == expected
