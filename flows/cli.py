@@ -413,8 +413,6 @@ def restore(args) -> None:
         print(path)
 
 
-
-
 def _model_path(args) -> Path:
     if args.model:
         return args.model

@@ -131,9 +131,9 @@ def looks(
     """What an engineer on call would want to know, the gravest first; each with where to read on."""
     d, drift = run.decision, found.get("clusters") or {}
     if d.get("forced"):
-        yield "The promotion was forced: see why it had been refused above.",
+        yield ("The promotion was forced: see why it had been refused above.",)
     for text in d.get("warnings") or ():
-        yield f"{capital(str(text))}.",
+        yield (f"{capital(str(text))}.",)
     lost = [row["label"] for row in d.get("labels") or () if isinstance(row, dict) and row.get("regressed")]
     if lost:
         yield "Worse than the champion on ", *named(lost), ": ", link("confusions", "confusions"), "."
@@ -143,7 +143,7 @@ def looks(
     if drift.get("drifted"):
         yield "The unlabelled data have drifted from the labelled ones: ", link("drift", "drift"), "."
     if unknown := m.get("sequences_with_unknown_labels"):
-        yield f"{capital(count(unknown, nouns.sequence))} of the test data with labels that training never saw.",
+        yield (f"{capital(count(unknown, nouns.sequence))} of the test data with labels that training never saw.",)
     kinds = m.get("chunks") or {}
     poor = [name for name, c in kinds.items() if c["gold"] >= SUPPORT and c["f1"] < POOR] if kinds else [
         s.label for s in scores if s.support >= SUPPORT and s.f1 < POOR]  # fmt: skip
