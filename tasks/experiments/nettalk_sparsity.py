@@ -42,8 +42,9 @@ NOTES = [
     "The step of our stochastic gradient is tuned on a sample of 1,000 words. The source suspected its step size "
     "for the failure of its own.",
     "Seconds of one gradient are measured at the final weights, with sparse recursions only, with dense ones only, "
-    "and as the engine chooses. In the source sparse ones win below 10,000 active weights. Our dense ones use "
-    "vector instructions, which sparse ones cannot, so they win later; the engine chooses for each observation.",
+    "and as the engine chooses. In the source sparse ones win below 10,000 active weights. Here the "
+    "two are closer to each other, as a gradient of all pairs needs sums over all pairs either way; the engine chooses "
+    "for each observation.",
 ]
 
 
