@@ -23,7 +23,7 @@ NOTES = [
     "active weights, and weights that are missing come in every few sweeps.",
     "Weights per position: the mean number of active weights of the observations at a position of the training "
     "data, all phonemes and pairs together. It is what a forward-backward step has to look at.",
-    "Our corpus is another cut of the dictionary, and a harder one: errors are higher by about a fifth in each row here, "
+    "Our corpus is another cut of the dictionary, and a harder one: errors are higher by about a fifth in each row, "
     "as they are with single letters and for every method (17.0% here and 14.2% there, see nettalk-sparsity).",
 ]
 
