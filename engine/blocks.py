@@ -34,7 +34,8 @@ PIECE = 256  # occurrences of one block that are summed as one piece; fixed, so 
 SETS_AT_ONCE, ROWS_AT_ONCE = 64, 1024  # renewed as one piece of work
 THIN_SHARE = 0.04  # of non-zero pairs up to which a matrix that is in the cache is slower than entries
 RARE, RARE_SHARE = 64, 0.2  # a set of fewer positions finds its matrix in no cache, so it is sparse up to this share
-BASES = 256  # at most, so that their matrices stay in a cache
+BASES = 1024  # at most, so that their matrices stay in a cache
+HEAVY = 0.01  # share of all pairs that an observation must have weights for to be in a base
 DENSE_ROOM = 2 << 30  # bytes of matrices of factors; sets beyond it, the rarest, stay sparse
 
 
@@ -45,7 +46,7 @@ class Blocks:
         self.theta, self.observed = theta, objective.observed
         self.data, self.layout, self.sets = objective.dataset, objective.layout, objective.sets
         self.count = self.layout.n_observations
-        self.sharing = share_bases(self.sets, self.count)
+        self.sharing = share_bases(self.sets, self.layout)
         self.index = _index(self.data, self.layout, self.sets, self.sharing)
         self.state = _state(self.data, self.layout, self.sets, self.sharing, self.index, objective.sparse)
         self.restart()
@@ -163,19 +164,27 @@ def slots_of(layout: Layout, x: int) -> np.ndarray:
     return np.concatenate([np.arange(ptr[x], ptr[x + 1]) for ptr in runs])
 
 
-def share_bases(sets: PairSets, n_observations: int) -> Sharing:
-    """Bases of the observations that are in many sets: as many of these as leave no more than BASES bases."""
-    n_sets = len(sets.ptr) - 1
+def share_bases(sets: PairSets, layout: Layout) -> Sharing:
+    """Bases of those observations that save most entries of sets: as many as leave no more than BASES bases."""
+    n_sets, n_observations = len(sets.ptr) - 1, layout.n_observations
     owner = np.repeat(np.arange(n_sets, dtype=np.int32), np.diff(sets.ptr))
-    holders = np.bincount(sets.observation, minlength=n_observations)
-    least = 0 if n_sets <= BASES else n_sets / BASES
-    while True:
-        common = (holders > least)[sets.observation]
-        members = np.where(common, sets.observation, -1)
-        base, first = _distinct_runs(members, owner, n_sets)
-        if len(first) <= max(1, BASES) or least > n_sets:
-            break
-        least *= 2
+    pairs = np.diff(layout.bigram_ptr)
+    saved = np.bincount(sets.observation, minlength=n_observations) * pairs
+    order = np.argsort(-saved, kind="stable")
+    order = order[(saved[order] > 0) & ((pairs[order] >= HEAVY * layout.n_labels**2) | (n_sets <= BASES))]
+    rank = np.full(n_observations, n_observations)
+    rank[order] = np.arange(len(order))
+    rank = rank[sets.observation]
+
+    def of_first(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        common = rank < count
+        return common, *_distinct_runs(np.where(common, sets.observation, -1), owner, n_sets)
+
+    fit, most = 0, len(order) + 1  # so many leave few enough bases, so many may not
+    while most - fit > 1:
+        count = (fit + most) // 2
+        fit, most = (count, most) if len(of_first(count)[2]) <= BASES else (fit, count)
+    common, base, first = of_first(fit)
     chosen = np.zeros(n_sets, bool)
     chosen[first] = True
     in_bases, beyond = common & chosen[owner], ~common

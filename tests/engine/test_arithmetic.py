@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from engine.arithmetic import exponentiate, extremes, pass_message
+from engine.arithmetic import exponentiate, extremes
+from engine.block_factors import pass_message, pull_message
 
 ULPS = 2.5  # "to the last digit or two"
 ROUNDING = 1e-13  # sums of at most twenty products of numbers below one
@@ -49,13 +50,16 @@ def test_extremes_at_every_length_and_place(size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_messages_dense_and_sparse(size):
-    """Set 0 is dense, set 1 is sparse with the same factors; both are vector times matrix."""
+    """Set 0 has a matrix, set 1 entries with the same factors, set 2 both: vector times matrix, matrix times vector."""
     rng = np.random.default_rng(size)
     score = np.where(rng.random((size, size)) < 0.3, rng.normal(size=(size, size)), 0.0)
-    source, target = (part.astype(np.int32) for part in np.nonzero(score))
-    entry = np.expm1(score[source, target])
-    slot, begin, end = np.array([0, -1], np.int32), np.array([0, 0]), np.array([0, len(entry)])
+    row, column = (part.astype(np.int32) for part in np.nonzero(score))
+    entry = np.expm1(score[row, column])
+    matrices = np.stack([np.exp(score), rng.random((size, size))])
+    slot, begin, end = np.array([0, -1, 1], np.int32), np.array([0, 0, 0]), np.array([0, len(entry), len(entry)])
     vector, out = rng.random(size), np.empty(size)
-    for p in (0, 1):
-        pass_message(slot, np.exp(score)[None], begin, end, source, target, entry, p, vector, out)
-        np.testing.assert_allclose(out, vector @ np.exp(score), rtol=ROUNDING * size, atol=0)
+    for p, expected in enumerate((matrices[0], matrices[0], matrices[0] * matrices[1])):
+        pass_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
+        np.testing.assert_allclose(out, vector @ expected, rtol=ROUNDING * size, atol=0)
+        pull_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
+        np.testing.assert_allclose(out, expected @ vector, rtol=ROUNDING * size, atol=0)

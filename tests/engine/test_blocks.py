@@ -158,7 +158,7 @@ def test_a_base_is_what_sets_share(members, most):
     ends = np.cumsum([0, *(len(some) for some in members)])
     sets = PairSets(np.empty(0, np.int32), ends, np.array(sum(members, []), np.int32))
     with with_bases(most):
-        found = share_bases(sets, 8)
+        found = share_bases(sets, dense_layout(2, [3] * 8))
 
     def runs(ptr, entry):
         return [entry[lo:hi].tolist() for lo, hi in itertools.pairwise(ptr)]
