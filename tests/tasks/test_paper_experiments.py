@@ -185,6 +185,13 @@ def test_l1_is_read_between_its_models():
     assert selection_report.at(rows, 5, "error") == 0.4 and selection_report.at(rows, 10_000, "error") == 0.2
 
 
+def test_a_smaller_model_that_errs_less_counts():
+    rows = [{"active": 10, "error": 0.4}, {"active": 100, "error": 0.2}, {"active": 1_000, "error": 0.3}]
+    assert selection_report.best(rows, 500) == 0.2
+    assert selection_report.best(rows, 5) == 0.4
+    assert 0.2 < selection_report.best(rows, 50) < 0.4
+
+
 def test_a_baseline_that_beats_l1_breaks_the_statement():
     def curves(threshold):
         l1 = [{"active": 10, "error": 0.4, "f1": 0.5}, {"active": 1000, "error": 0.2, "f1": 0.5}]
