@@ -26,8 +26,8 @@ NOTES = [
     "kept as they are, as in the source.",
     "The source finds cut-off very poor and mutual information better. Here it is the other way round on both corpora. "
     "Mutual information scores each feature by itself, so it spends weights on many labels of the same frequent words "
-    "and tags, also on pairs never seen, which say much the same. With 1,000 weights those of cut-off know the word of 56% "
-    "of the test tokens of CoNLL-2000 and those of mutual information of 47%; for Spanish it is 62% and 50%.",
+    "and tags, also on pairs never seen, which say much the same. With 1,000 weights those of cut-off know the word of "
+    "56% of the test tokens of CoNLL-2000 and those of mutual information of 47%; for Spanish it is 62% and 50%.",
     "OWL-QN runs on weights that break the optimality conditions and is given more of them in rounds, like SBCD. "
     f"Both minimise the same objective and end at the same model in the limit; the table tells how far each has come "
     f"after {STEPS} iterations and {SWEEPS} sweeps. One that has not come as far has more weights and errs more.",
