@@ -24,11 +24,12 @@ BOTH = [f"*{WORD}", f"*{TAG}"]
 
 
 def smooth(
-    lines: list[str], rho2: float, iterations: int, cuts: list[float], limit: int | None, train: Path, test: Path
-) -> dict:
+    lines: list[str], start: bool, rho2: float, iterations: int, cuts: list[float], limit: int | None, train: Path,
+    test: Path,
+) -> dict:  # fmt: skip
     """An L2 model of all labels and pairs of labels, and what is left when its small weights are set to zero."""
     problem = load(train, test, lines, limit)
-    layout = dense_layout(len(problem.labels), problem.kinds, start=True)
+    layout = dense_layout(len(problem.labels), problem.kinds, start)
     found = fit(problem, layout, "hybrid", ElasticNet(0.0, rho2), iterations=iterations, tolerance=1e-4)
     size, rows = magnitudes(found.theta), {}
     for cut in cuts:
