@@ -66,7 +66,8 @@ def cells(settings: Settings) -> list[Cell]:
     made = [Cell("frequencies", frequencies, {"limit": limit}, files)]
     made += [
         Cell(f"smooth-{name}", smooth, {"lines": lines, "start": name not in WITHOUT_START, "rho2": RHO2,
-                                        "iterations": most, "limit": limit, "cuts": list(CUTS) if name == "all" else []}, files)
+                                        "iterations": most, "limit": limit,
+                                        "cuts": list(CUTS) if name == "all" else []}, files)
         for name, (_, lines, *_) in PATTERNS.items()
     ]  # fmt: skip
 
