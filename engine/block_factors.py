@@ -16,7 +16,11 @@ import numpy as np
 
 from engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes
 from engine.jit import kernel
-from engine.scores import SAFE_RANGE, SPARSE_LOWEST
+from engine.scores import SAFE_RANGE
+
+# Lowest score of an entry. Squared marginals are summed as if there were no entries and then put right, which costs
+# digits: exp(8) times a rounding here.
+LOWEST = -4.0
 
 
 class Sharing(NamedTuple):
@@ -111,7 +115,7 @@ def renew_bases(theta, layout, sharing, state, which):
         for c in range(n_pairs):
             nonzero += score[c] != 0.0
         highest, lowest = extremes(score, high, low)
-        state.thin[b] = nonzero <= state.most_base[b] and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
+        state.thin[b] = nonzero <= state.most_base[b] and lowest >= LOWEST and highest <= SAFE_RANGE
         if state.thin[b]:
             continue
         shift, spread = highest, highest - lowest
@@ -209,7 +213,7 @@ def _store_entries(state, p, n_labels, score, touched, count, b):
         highest, lowest = max(highest, s), min(lowest, s)
         nonzero += s != 0.0
     most = state.most[p] if b < 0 else state.most_rest[p]
-    fits = nonzero <= most and lowest >= SPARSE_LOWEST and highest <= SAFE_RANGE
+    fits = nonzero <= most and lowest >= LOWEST and highest <= SAFE_RANGE
     if not (fits or nonzero == 0 or state.place[p] < 0):
         return False
     at = state.begin[p]
@@ -230,7 +234,8 @@ def _store_matrix(state, p, n_labels, score, touched, count):
     highest = lowest = 0.0 if count < n_labels * n_labels else score[touched[0]]
     for k in range(count):
         highest, lowest = max(highest, score[touched[k]]), min(lowest, score[touched[k]])
-    d, dense, rest = state.place[p], state.dense, np.exp(-highest)
+    d, dense = state.place[p], state.dense
+    rest = np.exp(-highest) if count < n_labels * n_labels else 0.0
     state.slot[p], state.shift[p], state.spread[p], state.end[p] = d, highest, highest - lowest, state.begin[p]
     for i in range(n_labels):
         for j in range(n_labels):
