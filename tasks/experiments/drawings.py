@@ -10,6 +10,7 @@ from tasks.page import Html, compact, figure, join, number, percent, table, tag
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 26, 48
 LOOKS = (("a", None), ("b", None), ("a", "7 4"), ("b", "7 4"), ("a", "2 4"), ("b", "2 4"))  # colour, dashes
+APART = 11.0  # of two marks of a curve at least, so that its line is seen between them
 MARKS = "osdxt+"  # circle, square, diamond, cross, triangle, upright cross
 
 
@@ -65,9 +66,18 @@ def _curve(curve: Curve, place: int, x: Scale, y: Scale, x_name: str, write, log
                stroke_dasharray=dashes)  # fmt: skip
     marks = (
         hit(f"{curve.name}: {write(b)} at {x_name} {number(a)}", _mark(place, px, py, colour))
-        for a, b, px, py in spots
+        for a, b, px, py in _thinned(spots)
     )  # fmt: skip
     return join([line, *marks])
+
+
+def _thinned(spots: Sequence[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
+    """The first, the last, and those between that are far enough from the one before."""
+    kept = list(spots[:1])
+    for spot in spots[1:-1]:
+        if math.dist(spot[2:], kept[-1][2:]) >= APART and math.dist(spot[2:], spots[-1][2:]) >= APART:
+            kept.append(spot)
+    return kept + list(spots[1:][-1:])
 
 
 def _mark(place: int, x: float, y: float, colour: str, r: float = 4.0) -> Html:
