@@ -12,7 +12,7 @@ SOLVERS = {
     "cg-pr": "conjugate gradient, Polak-Ribière+",
     "lbfgs": "limited memory (L-BFGS)",
 }
-BRIEF = {"iis": "IIS", "cg-fr": "CG, Fletcher-Reeves", "cg-pr": "CG, Polak-Ribière+", "lbfgs": "L-BFGS"}
+BRIEF = {"iis": "IIS", "cg-fr": "CG, FR", "cg-pr": "CG, PR+", "lbfgs": "L-BFGS"}
 SOURCE = {"iis": (">150", ">150", ">188.65"), "cg-fr": ("19", "99", "124.67"), "cg-pr": ("27", "140", "176.55"),
           "lbfgs": ("22", "22", "29.72")}  # fmt: skip
 # (templates, sentences, rho2, iterations at most)
@@ -74,8 +74,8 @@ def case_table(case: str, rows: dict[str, dict]) -> Html:
     for solver, name in BRIEF.items():
         row, spent = rows[solver], there(rows, solver)
         made.append([name, *SOURCE[solver], iterations(row), number(row["evaluations"]), minutes(row["seconds"]),
-                     number(row["objective"], 6), number(spent) if spent is not None else "not reached"])  # fmt: skip
-    heads = ["method", "iterations: source", "evaluations", "seconds", "iterations: ours", "evaluations", "time",
+                     number(row["objective"], 4), number(spent) if spent is not None else "not reached"])  # fmt: skip
+    heads = ["method", "source: steps", "evaluations", "seconds", "ours: steps", "evaluations", "time",
              "objective", "to 0.1 %"]  # fmt: skip
     return rows_table(TITLES[case], heads, made)
 
