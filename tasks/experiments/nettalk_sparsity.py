@@ -41,10 +41,10 @@ NOTES = [
     "iterations to settle.",
     "The step of our stochastic gradient is tuned on a sample of 1,000 words. The source suspected its step size "
     "for the failure of its own.",
-    "In the source a sweep of SBCD is cheaper than an iteration of OWL-QN (2.5 and 3.3 minutes). Here it is dearer: a word "
-    "is visited for each of its 6.2 different letters, with two or three evaluations each time, so that a sweep costs "
-    "what fifteen to twenty gradients do, and our gradient takes less than a tenth of a second. What a sweep gets for "
-    "that is seen in the objectives: 50 iterations of OWL-QN end higher.",
+    "In the source a sweep of SBCD is cheaper than an iteration of OWL-QN (2.5 and 3.3 minutes). Here it is dearer: a "
+    "word is visited for each of its 6.2 different letters, with two or three evaluations each time, so that a sweep "
+    "costs what fifteen to twenty gradients do, and our gradient takes less than a tenth of a second. What a sweep gets "
+    "for that is seen in the objectives: 50 iterations of OWL-QN end higher.",
     "The seven descents take turns, sweep by sweep, and the time of each is that of its own turns: a machine that is "
     "slower for a while is so for all of them. Rows of the other methods are timed one after the other.",
     "Seconds of one gradient are the least of five at the final weights, in turn as well, with sparse recursions "
