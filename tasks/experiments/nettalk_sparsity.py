@@ -43,7 +43,7 @@ NOTES = [
     "for the failure of its own.",
     "In the source a sweep of SBCD is cheaper than an iteration of OWL-QN (2.5 and 3.3 minutes). Here it is dearer: a "
     "word is visited for each of its 6.2 different letters, with two or three evaluations each time, so that a sweep "
-    "costs what fifteen to twenty gradients do, and our gradient takes less than a tenth of a second. What a sweep gets "
+    "costs what fifteen to twenty gradients do, and our gradient takes less than a tenth of a second. What it gets "
     "for that is seen in the objectives: 50 iterations of OWL-QN end higher.",
     "The seven descents take turns, sweep by sweep, and the time of each is that of its own turns: a machine that is "
     "slower for a while is so for all of them. Rows of the other methods are timed one after the other.",
