@@ -42,7 +42,7 @@ NOTES = [
     "The step of our stochastic gradient is tuned on a sample of 1,000 words. The source suspected its step size "
     "for the failure of its own.",
     "In the source a sweep of SBCD is cheaper than an iteration of OWL-QN (2.5 and 3.3 minutes). Here it is dearer: a "
-    "word is visited for each of its 6.2 different letters, with two or three evaluations each time, so that a sweep "
+    "word is visited for each of its 6.2 different letters, with about four evaluations each time, so that a sweep "
     "costs what fifteen to twenty gradients do, and our gradient takes less than a tenth of a second. What it gets "
     "for that is seen in the objectives: 50 iterations of OWL-QN end higher.",
     "The seven descents take turns, sweep by sweep, and the time of each is that of its own turns: a machine that is "

@@ -25,31 +25,34 @@ def test_each_has_a_turn_before_any_has_another_and_those_that_end_are_left_out(
     assert seen == ["a0", "b0", "c0", "a1", "c1", "a2"]
 
 
-def test_the_time_of_the_others_is_told():
-    def work(nap):
+def test_the_time_of_the_others_is_told(monkeypatch):
+    """By a clock that only work moves on."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def work(seconds):
         def run(turn):
-            begin = time.perf_counter()
             for _ in range(3):
-                time.sleep(nap)
+                now[0] += seconds
                 turn.pass_on()
-            return time.perf_counter() - begin - turn.waited, turn.waited
+            return turn.waited
 
         return run
 
-    found = in_turn({"short": work(0.01), "long": work(0.1)})
-    own, waited = found["short"]
-    assert own < 0.1 < 0.3 <= waited
-    assert found["long"][0] >= 0.3
+    found = in_turn({"short": work(1.0), "long": work(10.0)})
+    assert found == {"short": 30.0, "long": 2.0}  # the short one has ended when the long one comes for its last turn
 
 
 def test_a_failure_is_raised_and_ends_the_others():
-    closed, threads = [], threading.active_count()
+    began, closed = [], []
 
     def fails(turn):
+        began.append(threading.current_thread())
         turn.pass_on()
         raise ValueError("no such weight")
 
     def waits(turn):
+        began.append(threading.current_thread())
         try:
             while True:
                 turn.pass_on()
@@ -59,7 +62,8 @@ def test_a_failure_is_raised_and_ends_the_others():
     with pytest.raises(ValueError, match="no such weight"):
         in_turn({"first": waits, "bad": fails, "last": waits})
     assert closed == [True, True]
-    assert threading.active_count() == threads
+    assert len(began) == 3
+    assert not any(thread.is_alive() for thread in began)
 
 
 def test_one_that_had_no_turn_yet_is_never_started():
