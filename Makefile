@@ -102,7 +102,7 @@ endef
 
 help:
 	@echo "make run        train, evaluate and report once, with the parameters in params.yaml"
-	@echo "make test       run the tests            (make test ARGS='-k viterbi -x')"
+	@echo "make test       run the tests on all cores   (make test ARGS='-k viterbi -x')"
 	@echo "make lint       check the style of the code"
 	@echo "make bench      our times and the peers'    (make bench ARGS='conll2000 --quick')"
 	@echo "make dashboard  start the dashboard"
@@ -126,7 +126,7 @@ dashboard: setup
 	@$(BIN)/espalier dashboard $(ARGS)
 
 test: setup-test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 bench: setup-bench
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)

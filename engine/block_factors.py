@@ -56,7 +56,7 @@ class State(NamedTuple):
     shift: np.ndarray  # float64 [P]
     spread: np.ndarray  # float64 [P], at least max - min of the pair scores
     rest_spread: np.ndarray  # float64 [P], the part of it beyond the base
-    dense: np.ndarray  # float64 [B + D, Y, Y], exp(s - shift), of bases and then of sets
+    dense: np.ndarray  # float64 [B + D, Y, Y], exp(s - shift), of bases and then of sets; zero where too wide for it
     begin: np.ndarray  # int64 [P], entries of a set
     end: np.ndarray  # int64 [P]
     row: np.ndarray  # int32
@@ -122,9 +122,11 @@ def renew_bases(theta, layout, sharing, state, which):
         state.base_shift[b], state.base_spread[b] = shift, spread
         if spread <= SAFE_RANGE:
             exponentiate(score, highest, power, power_as_float, out)
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    dense[b, i, j] = out[i * n_labels + j]
+        else:
+            out[:] = 0.0  # such steps go to logarithms; the zeros that they leave are multiplied by this matrix
+        for i in range(n_labels):
+            for j in range(n_labels):
+                dense[b, i, j] = out[i * n_labels + j]
         for k in range(sharing.held_ptr[b], sharing.held_ptr[b + 1]):
             p = held[k]
             if state.slot[p] == b:

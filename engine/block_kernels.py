@@ -509,9 +509,10 @@ def _add_pairs(state, n_labels, hot, code, first, second):
                 first[base + k] += x * s1[c]
                 second[base + k] += repeats * x * s1[c] - x * x * s2[c]
             for m in range(begin, end):
-                _add_entries(
-                    state, hot.set[m], left, right, m, inverse[m], repeats, n_labels, where, base, first, second
-                )
+                if state.spread[hot.set[m]] <= SAFE_RANGE:  # else entries may be infinite, and `right` is zero
+                    _add_entries(
+                        state, hot.set[m], left, right, m, inverse[m], repeats, n_labels, where, base, first, second
+                    )
         begin = end
 
 

@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from engine import fresh_memory
+
 ENGINE = Path(__file__).parent
 
 
@@ -56,5 +58,6 @@ def _trusted(folder: Path) -> bool:
 
 def cache_directory() -> Path | None:
     """The first writable candidate, one folder per hash of the sources; None when nothing is writable."""
-    name = f"espalier-{source_hash()}"
+    filled = fresh_memory.kind()
+    name = f"espalier-{source_hash()}" + (f"-{filled}" if filled else "")
     return next((place / name for place in candidates() if _usable(place / name)), None)

@@ -8,6 +8,7 @@ from engine.errors import EspalierError
 
 UNKNOWN = -1  # the label of a position where any label is possible
 FIRST_SET = -2  # label FIRST_SET - s: one of the labels of label_sets[s]
+MOST_LABELS = 8192  # a matrix of all pairs of labels takes half a GiB then
 NO_SETS, NO_TOKEN_WEIGHTS = np.zeros((0, 0), bool), np.zeros(0)
 
 
@@ -20,6 +21,15 @@ class Dataset(NamedTuple):
     weights: np.ndarray  # float64 [N]
     label_sets: np.ndarray = NO_SETS  # bool [S, Y]
     token_weights: np.ndarray = NO_TOKEN_WEIGHTS  # float64 [T], or empty: all are 1
+
+
+def check_label_count(count: int, where: str = "the training data") -> None:
+    """Refuse more labels than a matrix of all their pairs can be made for."""
+    if count > MOST_LABELS:
+        raise EspalierError(
+            f"{where}: {count:,} different labels, expected at most {MOST_LABELS:,}, since all pairs of them are "
+            "scored; is the column of the labels another one?"
+        )
 
 
 def _plain(values, dtype) -> np.ndarray:

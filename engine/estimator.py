@@ -12,33 +12,48 @@ several, it is a set (or list, or tuple) of them.
 
 import inspect
 from collections import Counter
+from collections.abc import Iterable
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
 
-from engine import decode, warm_start
+from engine import compiling, decode, warm_start
 from engine.chain_objective import ChainObjective
-from engine.data import FIRST_SET, UNKNOWN, Dataset, make_dataset
-from engine.errors import EspalierError
+from engine.data import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
+from engine.errors import EspalierError, brief, quoted
 from engine.layout import make_layout, observation_kinds
 from engine.lists import read_list
 from engine.model import Model
 from engine.penalty import ElasticNet
 from engine.scheme import transitions_of
-from engine.solvers import minimise
+from engine.solvers import fitting, minimise
 from engine.templates import Template, check_columns, expand_rows, learned_columns, list_files, parse, resolve
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 
 
+def _says_when_compiling(method):
+    """The first use on a machine compiles kernels: a line says so, as `verbose` will have it."""
+
+    @wraps(method)
+    def call(self, *arguments, **options):
+        with compiling.said(self.verbose):
+            return method(self, *arguments, **options)
+
+    return call
+
+
 class CRF:
+    """`verbose` says whether a line on stderr tells that kernels are compiled; None: in a terminal or notebook."""
+
     def __init__(
-        self, templates=None, solver="owlqn", rho1=0.5, rho2=0.001, pairs="seen", start=True, max_iterations=100,
-        tolerance=1e-4, min_count=1, sparse="auto",
+        self, templates=None, solver="auto", rho1=0.5, rho2=0.001, pairs="seen", start=True, max_iterations=1000,
+        tolerance=4e-4, min_count=1, sparse="auto", verbose=None,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
-        self.min_count, self.sparse = min_count, sparse
+        self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
 
     def get_params(self, deep: bool = True) -> dict:
         return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
@@ -51,6 +66,7 @@ class CRF:
             setattr(self, name, value)
         return self
 
+    @_says_when_compiling
     def fit(self, X, y, sample_weight=None, token_weight=None, start_from=None) -> "CRF":
         """Learn from sequences X and their labels y; a sequence of weight 2 counts as a duplicate.
 
@@ -67,6 +83,8 @@ class CRF:
                 counts[text] = counts.get(text, 0) + 1
         names = [text for text, count in counts.items() if count >= self.min_count]
         classes = sorted({label for row in labels for value in row for label in _possible(value)})
+        check_label_count(len(classes))
+        _check_characters(names, classes, sequences, labels)
         ids, label_sets = _codes(labels, classes)
         data = _dataset(
             texts, {text: i for i, text in enumerate(names)}, ids, sample_weight, label_sets,
@@ -80,9 +98,9 @@ class CRF:
             self.solver, ChainObjective(data, layout, self.sparse), ElasticNet(self.rho1, self.rho2), theta0,
             self.max_iterations, self.tolerance,
         )  # fmt: skip
-        info = {"solver": self.solver, "penalty": {"rho1": self.rho1, "rho2": self.rho2}, "start": self.start,
-                "pairs": self.pairs, "stop_reason": result.stop_reason, "iterations": result.iterations,
-                "objective": result.objective, "features": layout.size}  # fmt: skip
+        info = {"solver": fitting(self.solver, self.rho1), "penalty": {"rho1": self.rho1, "rho2": self.rho2},
+                "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
+                "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         info |= {"lists": lists} if lists else {}
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         self.model_ = Model.compact(layout, result.theta, names, classes, lines, info)
@@ -93,6 +111,7 @@ class CRF:
     def classes_(self) -> list[str]:
         return self._model().labels
 
+    @_says_when_compiling
     def predict(self, X, method: str = "viterbi", scheme: bool | str = False, allowed=None) -> list[list[str]]:
         """The likeliest labelling of each sequence, or with method="posterior" the likeliest label of each position.
 
@@ -106,6 +125,7 @@ class CRF:
         ids = methods[method](data, model.layout, model.theta, **self._restriction(scheme, allowed))
         return _cut([model.labels[i] for i in ids], data.offsets)
 
+    @_says_when_compiling
     def predict_nbest(self, X, n: int, scheme: bool | str = False, allowed=None) -> list[list[tuple[float, list[str]]]]:
         """Up to n likeliest labellings of each sequence, best first: pairs of log-probability and labels."""
         model, data = self._prepared(X, allowed)
@@ -116,6 +136,7 @@ class CRF:
             for a, b, count, log_p in cuts
         ]
 
+    @_says_when_compiling
     def predict_marginals(self, X, scheme: bool | str = False, allowed=None) -> list[np.ndarray]:
         """p(label | sequence) at each position: one array [positions, labels] a sequence, in the order of classes_."""
         model, data = self._prepared(X, allowed)
@@ -257,7 +278,9 @@ def _codes(labels: list[list], classes: list[str]) -> tuple[list[int], np.ndarra
             possible = _possible(value)
             unknown = [label for label in possible if label not in code]
             if unknown:
-                raise EspalierError(f"label {unknown[0]!r} of sequence {n} is not known: expected one of {classes}")
+                raise EspalierError(
+                    f"label {quoted(unknown[0])} of sequence {n} is not known: expected one of {brief(classes)}"
+                )
             if value is None:
                 ids.append(UNKNOWN)
             elif len(possible) == 1:
@@ -268,6 +291,29 @@ def _codes(labels: list[list], classes: list[str]) -> tuple[list[int], np.ndarra
                 raise EspalierError(f"token {t} of sequence {n} has an empty set of labels: expected None if unknown")
     table = np.array([[label in members for label in classes] for members in sets], bool)
     return ids, table.reshape(len(sets), len(classes))
+
+
+def _check_characters(names: list[str], classes: list[str], sequences: list[list], labels: list[list]) -> None:
+    """Refuse texts with half a character in them, which no file could hold."""
+    if _is_whole(names) and _is_whole(classes):
+        return
+    for n, (tokens, row) in enumerate(zip(sequences, labels, strict=True)):
+        for t, (token, value) in enumerate(zip(tokens, row, strict=True)):
+            for what, texts in (("token", _attributes(token)), ("label", _possible(value))):
+                if not _is_whole(texts):
+                    raise EspalierError(
+                        f"the {what} {quoted(next(iter(texts)))} at position {t} of sequence {n} holds half a "
+                        "character (a lone surrogate): expected whole pairs"
+                    )
+    raise EspalierError("a template holds half a character (a lone surrogate): expected whole pairs")
+
+
+def _is_whole(texts: Iterable) -> bool:
+    try:
+        "".join(map(str, texts)).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _token_weights(weights, sequences: list[list]) -> list[float] | None:

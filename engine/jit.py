@@ -1,14 +1,23 @@
 """The one decorator of all kernels: compiled lazily, cached on disk, without the GIL.
 
 `reassoc` and `contract` let sums be vectorised; nothing assumes that infinities or
-NaN are absent. The order of a sum is then fixed by the machine code, so one
-machine gives the same bytes each time, whatever the number of threads.
+NaN are absent. The order of a sum is then fixed by the machine code, which is made for one
+common kind of processor (`engine.target`): the same bytes each time, whatever the number of threads.
 """
 
-import numba
+import os
 
-from engine.cache import cache_directory
+# Where Intel's library of vector functions is installed numba would take it: other digits than the C library's.
+os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
 
+import numba  # noqa: E402
+from numba.core import event  # noqa: E402
+
+from engine import compiling, fresh_memory, target  # noqa: E402
+from engine.cache import cache_directory  # noqa: E402
+
+fresh_memory.install()
+target.pin(numba.config)
 _directory = cache_directory()
 if _directory is not None:
     numba.config.CACHE_DIR = str(_directory)
@@ -25,3 +34,23 @@ OPTIONS = {
 }
 
 kernel = numba.njit(**OPTIONS)
+
+
+class _Events(event.Listener):
+    """Tells those who listen of our kernels; what numba compiles inside them is part of them."""
+
+    def on_start(self, told: event.Event) -> None:
+        if self._is_ours(told):
+            compiling.begins(told.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, told: event.Event) -> None:
+        if self._is_ours(told):
+            compiling.ends()
+
+    @staticmethod
+    def _is_ours(told: event.Event) -> bool:
+        module = getattr(told.data["dispatcher"].py_func, "__module__", None)  # generated code may have none
+        return (module or "").startswith(f"{__package__}.")
+
+
+event.register("numba:compile", _Events())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.counting import carrying_columns, ends, sort_by
-from engine.data import Dataset, label_rows
+from engine.data import Dataset, check_label_count, label_rows
 from engine.errors import EspalierError
 from engine.jit import kernel
 
@@ -84,6 +84,7 @@ def _check_kinds(kinds, n_labels: int) -> np.ndarray:
     kinds = np.asarray(kinds, dtype=np.uint8)
     if n_labels < 1:
         raise EspalierError("there is no label: expected at least one in the training data")
+    check_label_count(n_labels)
     if np.any((kinds < 1) | (kinds > 3)):
         raise EspalierError(f"kind {int(kinds.max())} of an observation: expected 1 (U), 2 (B) or 3 (*)")
     return kinds

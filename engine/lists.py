@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief
 
 OUTSIDE = "O"
+MOST_BYTES = 256 << 20  # of a file of names; it travels in the model
 
 
 class NameList:
@@ -92,23 +93,39 @@ def read_entry(line: str, where: str) -> tuple[tuple[str, ...], str]:
     text, _, kind = line.rstrip("\r\n").partition("\t")
     words, kind = tuple(text.split()), kind.strip(" ")
     if "\t" in kind:
-        raise EspalierError(f"{where}: `{line.strip()}` has more than one tab; expected an entry, a tab and a class")
+        raise EspalierError(
+            f"{where}: `{brief(line.strip())}` has more than one tab; expected an entry, a tab and a class"
+        )
     if kind and not words:
-        raise EspalierError(f"{where}: `{line.strip()}` has a class but no entry; write the entry before the tab")
+        raise EspalierError(
+            f"{where}: `{brief(line.strip())}` has a class but no entry; write the entry before the tab"
+        )
     if len(kind.split()) > 1:
-        raise EspalierError(f"{where}: class `{kind}` has a blank in it; expected one word")
+        raise EspalierError(f"{where}: class `{brief(kind)}` has a blank in it; expected one word")
     return words, kind
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The bytes of a file that is to be read whole, at most so many: a device or a wrong file has no end."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise EspalierError(
+            f"{path}: larger than {most:,} bytes, the most that is read of such a file; is it the right one?"
+        )
+    return data
 
 
 def read_list(path: Path) -> list[str]:
     """The lines of a file of names, without their ends."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        data = read_bounded(path, MOST_BYTES)
+        text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise EspalierError(f"{path}: there is no such list of names; check the file that %l names") from None
     except OSError as error:
         raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a list of names") from None
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = data[: error.start].count(b"\n") + 1
         raise EspalierError(f"{path}, line {line}: is not UTF-8; save the list as UTF-8") from None
     return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]

@@ -26,7 +26,7 @@ from engine.monitor import Result
 from engine.penalty import ElasticNet, check_strength
 from engine.solvers import minimise, minimise_by_newton
 from engine.steps import NO_GRADIENT, Chunks
-from engine.vectors import dot
+from engine.vectors import dot, exp
 
 PARAMETRISATIONS = ("reference", "full")
 NEWTON_SIZE = 400  # weights up to which a dense Hessian costs less than the iterations it saves
@@ -261,7 +261,7 @@ class LogisticModel:
 
     def probabilities(self, bags: Bags) -> np.ndarray:
         """g(k | x) [N, K]."""
-        return np.exp(self.log_probabilities(bags))
+        return exp(self.log_probabilities(bags))
 
     def predict(self, bags: Bags) -> np.ndarray:
         """The likeliest class of each vector, int64 [N]."""

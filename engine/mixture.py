@@ -19,6 +19,7 @@ from engine.bags import Bags, check_counts, check_csr, select_bags
 from engine.errors import EspalierError
 from engine.jit import kernel
 from engine.sharded import Node, cover, root_of
+from engine.vectors import exp, log
 
 GROUP = 50_000  # bags whose counts are summed as one
 PIECES = 4  # of the expectation step; fixed, so that sums have one order
@@ -45,7 +46,7 @@ class Mixture:
     def only(self, clusters: np.ndarray) -> "Mixture":
         """Some of the clusters, their weights raised to a sum of 1; its likelihood is not known."""
         log_weights = self.log_weights[clusters]
-        log_weights = log_weights - np.log(np.exp(log_weights).sum())
+        log_weights = log_weights - log(exp(log_weights).sum())
         return Mixture(log_weights, np.ascontiguousarray(self.log_probabilities[clusters]), float("nan"), [])
 
 
@@ -150,7 +151,7 @@ def _maximise(sums: "Sums", size: int, smoothing: float) -> Mixture:
     k = len(sums.weights)
     phi = (sums.counts + smoothing) / (sums.counts + smoothing).sum(axis=0)
     weights = (sums.weights + smoothing) / (size + k * smoothing)
-    return Mixture(np.log(weights), np.ascontiguousarray(np.log(phi).T), float("nan"), [])
+    return Mixture(log(weights), np.ascontiguousarray(log(phi).T), float("nan"), [])
 
 
 # ---- groups of bags

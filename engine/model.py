@@ -1,7 +1,8 @@
 """The model file: one Arrow IPC table of active weights, readable by any Arrow tool.
 
 Reading one executes nothing: it is columns of numbers and strings and a JSON text. What
-comes back is checked against itself before a kernel sees it.
+comes back is checked against itself before a kernel sees it. It takes no more memory than a few times the
+file: what would unpack to more than it is, is refused before it is read (see `engine.arrow_frame`).
 """
 
 import hashlib
@@ -14,10 +15,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from engine.errors import EspalierError
+from engine.arrow_frame import check_frame
+from engine.data import check_label_count
+from engine.errors import EspalierError, brief, quoted
 from engine.layout import FAMILIES, Layout, _assemble
 
-FORMAT = 2  # 1 had other names for what is beyond the edges of a sequence
+FORMAT = 3  # 1 had other names for what is beyond the edges of a sequence; the checksum of 2 left the info out
+READABLE = (2, FORMAT)
+COLUMNS = {
+    "family": pa.dictionary(pa.int32(), pa.string()), "observation": pa.dictionary(pa.int32(), pa.string()),
+    "previous": pa.dictionary(pa.int32(), pa.string()), "label": pa.dictionary(pa.int32(), pa.string()),
+    "weight": pa.float64(),
+}  # fmt: skip
 REMEDY = "train it again or restore it with `dvc checkout`"
 
 
@@ -75,21 +84,31 @@ class Model:
             "label": pa.DictionaryArray.from_arrays(pa.array(label, pa.int32()), labels),
             "weight": pa.array(self.theta, pa.float64()),
         }
-        head = {"format": FORMAT, "labels": self.labels, "templates": self.templates} | self.info
-        head["checksum"] = self.checksum()
+        head = self._head() | {"checksum": self.checksum()}
         return pa.table(columns).replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
 
-    def checksum(self) -> str:
-        """SHA-256 over everything that decides a label, so that a flipped bit does not go unnoticed."""
-        decisive = [self.labels, self.templates, self.observations, *([self.lists] if self.lists else [])]
-        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
+    def _head(self) -> dict:
+        return {"format": FORMAT, "labels": self.labels, "templates": self.templates} | self.info
+
+    def checksum(self, format: int = FORMAT) -> str:
+        """SHA-256 over everything that the file holds, so that no change goes unnoticed; `format` tells how."""
+        described = [json.loads(json.dumps(self._head())), self.observations]  # as they come back: keys are texts
+        if format == 2:
+            described = [self.labels, self.templates, self.observations, *([self.lists] if self.lists else [])]
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
         for array in (*self.layout.slots(), self.theta):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write to a temporary name, then rename: a reader never sees half a model."""
+        """Write to a temporary name, then rename: a reader never sees half a model, nor one that cannot be used."""
         path = Path(path)
+        if not np.all(np.isfinite(self.theta)):
+            at = int(np.argmin(np.isfinite(self.theta)))
+            raise EspalierError(
+                f"{path}: weight {at} is {self.theta[at]}, expected a finite number; nothing was written: "
+                "check the data, the sequence weights and the model that training started from"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -98,6 +117,10 @@ class Model:
                 with pa.ipc.new_file(sink, table.schema) as writer:
                     writer.write_table(table)
             os.replace(temporary, path)
+        except OSError as error:
+            if error.errno is None:
+                raise
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error  # Arrow does not say where
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -107,16 +130,22 @@ class Model:
         if not path.is_file():
             raise EspalierError(f"{path}: there is no such model; train one with `espalier run`")
         try:
+            with path.open("rb") as file:
+                check_frame(file, most_batches=1, most_dictionaries=len(COLUMNS))
             with pa.OSFile(str(path), "rb") as source:
-                table = pa.ipc.open_file(source).read_all()
+                reader = pa.ipc.open_file(source)
+                _check_schema(reader.schema, path)
+                table = reader.read_all()
             table.validate(full=True)
+        except EspalierError:
+            raise
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             raise EspalierError(f"{path}: not a readable model file ({_first_line(error)}); {REMEDY}") from None
         return cls._from_table(table, path)
 
     @classmethod
     def _from_table(cls, table: pa.Table, path: Path) -> "Model":
-        head = _head(table, path)
+        head = _read_head(table, path)
         labels, columns = head.pop("labels"), _columns(table, path)
         names = columns["observation"].dictionary.to_pylist()
         if None in names or len(set(names)) != len(names):
@@ -134,9 +163,9 @@ class Model:
         layout = _layout(len(labels), len(names), family, observation, previous, label)
         if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
             raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
-        checksum = head.pop("checksum", None)
+        checksum, format = head.pop("checksum", None), head.pop("format")
         model = cls(labels, head.pop("templates"), names, layout, np.array(weight), head)
-        if model.checksum() != checksum:
+        if model.checksum(format) != checksum:
             raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
         return model
 
@@ -145,37 +174,48 @@ def _dictionary(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), pa.int32()), pa.array(names, pa.string()))
 
 
-def _head(table: pa.Table, path: Path) -> dict:
+def _read_head(table: pa.Table, path: Path) -> dict:
     text = (table.schema.metadata or {}).get(b"espalier")
     try:
         head = json.loads(text)
     except (TypeError, ValueError, RecursionError):
         raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}") from None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
+    if not isinstance(head, dict) or type(head.get("format")) is not int or head["format"] not in READABLE:
         found = head.get("format") if isinstance(head, dict) else head
-        raise EspalierError(f"{path}: format {found!r}, this version reads format {FORMAT}; {REMEDY}")
+        raise EspalierError(f"{path}: format {quoted(found)}, this version reads format {FORMAT}; {REMEDY}")
     for key in ("labels", "templates"):
-        value = head.get(key)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        if not _is_texts(head.get(key)):
             raise EspalierError(f"{path}: {key} is not a list of texts; {REMEDY}")
     lists = head.get("lists", {})
-    if not isinstance(lists, dict) or not all(
-        isinstance(lines, list) and all(isinstance(line, str) for line in lines) for lines in lists.values()
-    ):
+    if not isinstance(lists, dict) or not all(_is_texts(lines) for lines in lists.values()):
         raise EspalierError(f"{path}: lists is not a table of lists of texts; {REMEDY}")
     if not head["labels"] or len(set(head["labels"])) != len(head["labels"]):
         raise EspalierError(f"{path}: the labels are empty or occur twice; {REMEDY}")
-    return {key: value for key, value in head.items() if key != "format"}
+    check_label_count(len(head["labels"]), str(path))
+    return head
+
+
+def _is_texts(value: object) -> bool:
+    """Whether it is a list of texts, each of which can be written: JSON may hold half a character."""
+    try:
+        return isinstance(value, list) and all(isinstance(item, str) and item.encode() is not None for item in value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_schema(schema: pa.Schema, path: Path) -> None:
+    if b"espalier" not in (schema.metadata or {}):
+        raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}")
+    found = [(field.name, field.type) for field in schema]
+    if found != list(COLUMNS.items()):
+        shown = ", ".join(f"{brief(name)}: {brief(str(kind))}" for name, kind in found[:10])
+        expected = ", ".join(f"{name}: {kind}" for name, kind in COLUMNS.items())
+        raise EspalierError(f"{path}: columns {shown}, expected {expected}; {REMEDY}")
 
 
 def _columns(table: pa.Table, path: Path) -> dict:
-    text = pa.dictionary(pa.int32(), pa.string())
-    expected = {"family": text, "observation": text, "previous": text, "label": text, "weight": pa.float64()}
-    found = [(field.name, field.type) for field in table.schema]
-    if found != list(expected.items()):
-        raise EspalierError(f"{path}: columns {found}, expected {list(expected.items())}; {REMEDY}")
     columns = {}
-    for name in expected:
+    for name in COLUMNS:
         chunks = table.column(name).combine_chunks()
         columns[name] = chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) and chunks.num_chunks else chunks
     if any(columns[name].null_count for name in ("family", "observation", "label", "weight")):
@@ -188,7 +228,7 @@ def _recode(column, codes: dict[str, int], path: Path, what: str) -> np.ndarray:
     names = column.dictionary.to_pylist()
     unknown = [name for name in names if name not in codes]
     if unknown:
-        raise EspalierError(f"{path}: {what} {unknown[0]!r} is not known to the file's own list; {REMEDY}")
+        raise EspalierError(f"{path}: {what} {quoted(unknown[0])} is not known to the file's own list; {REMEDY}")
     table = np.array([codes[name] for name in names] + [-1], np.int64)
     indices = column.indices.to_numpy(zero_copy_only=False)
     if column.null_count:  # NaN among floats; Arrow's own way to fill them would load its compute functions
@@ -217,4 +257,4 @@ def _same_order(layout: Layout, *expected: np.ndarray) -> bool:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+    return brief((str(error) or type(error).__name__).splitlines()[0])

@@ -12,7 +12,7 @@ import numpy as np
 from engine.bags import Bags, check_instance_weights, check_labels, refuse_empty_pool, refuse_missing_class
 from engine.errors import EspalierError
 from engine.mixture import expected_counts, posteriors
-from engine.vectors import dot
+from engine.vectors import dot, log
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _counts(bags: Bags, shares: np.ndarray) -> np.ndarray:
 def _maximise(counts: np.ndarray, members: np.ndarray, smoothing: float) -> NaiveBayes:
     """pi and phi from expected members [K] and expected counts [F, K]."""
     phi = (counts + smoothing) / (counts + smoothing).sum(axis=0)
-    return NaiveBayes(np.log(members / members.sum()), np.ascontiguousarray(np.log(phi).T), float("nan"), [])
+    return NaiveBayes(log(members / members.sum()), np.ascontiguousarray(log(phi).T), float("nan"), [])
 
 
 def _prior(model: NaiveBayes, smoothing: float) -> float:

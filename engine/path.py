@@ -59,19 +59,20 @@ def path(
     on_point: Callable[[Point], bool | None] | None = None,
     max_iterations: int = 1000,
     tolerance: float = 1e-5,
+    theta0: np.ndarray | None = None,
 ) -> list[Point]:
-    """Solve for each rho1, the largest first. `rho1` is a list of values, or how many to lay on a grid.
+    """Solve for each rho1, the largest first and from theta0. `rho1` is a list of values, or how many to lay on a grid.
 
     `on_point` hears each point as it is found and may end the path by returning True, for example when a
     score on development data has begun to fall.
     """
     if solver in SOLVERS and not SOLVERS[solver].accepts_l1:
-        fitting = [name for name, other in SOLVERS.items() if other.accepts_l1]
-        raise EspalierError(f"{solver} cannot follow a path of rho1: choose one of {', '.join(fitting)}")
+        others = [name for name, other in SOLVERS.items() if other.accepts_l1]
+        raise EspalierError(f"{solver} cannot follow a path of rho1: choose one of {', '.join(others)}")
     values = grid(largest_rho1(objective), rho1) if isinstance(rho1, int | np.integer) else np.asarray(rho1, float)
     if values.ndim != 1 or len(values) == 0:
         raise EspalierError("a path needs at least one rho1: give a list of values or how many")
-    points, theta = [], None
+    points, theta = [], theta0
     for value in np.sort(values)[::-1]:
         penalty = ElasticNet(float(value), rho2)
         result = minimise(solver, objective, penalty, theta, max_iterations, tolerance)

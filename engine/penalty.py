@@ -42,6 +42,18 @@ class ElasticNet:
         """Largest violation of the first-order conditions."""
         return float(np.abs(self.pseudo_gradient(theta, gradient)).max(initial=0.0))
 
+    def gap(self, theta: np.ndarray, gradient: np.ndarray, loss: float) -> float | None:
+        """At most so much can loss + penalty be above its minimum, if the loss is convex; None without a penalty.
+
+        A convex loss lies above its tangent, so the minimum is at least that of tangent + penalty: Fenchel's dual.
+        That of the L1 part alone is bounded where |theta'|_1 <= objective / rho1, as it is at any better point.
+        """
+        above = np.maximum(np.abs(gradient) - self.rho1, 0.0)
+        value = self.value(theta)
+        bounds = [dot(above, above) / (2 * self.rho2)] if self.rho2 else []
+        bounds += [float(above.max(initial=0.0)) * (loss + value) / self.rho1] if self.rho1 else []
+        return value + dot(theta, gradient) + min(bounds) if bounds else None
+
 
 def soft_threshold(z: np.ndarray, rho: float) -> np.ndarray:
     """s(z, rho) of SBCD 14."""

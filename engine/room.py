@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 
+from engine import fresh_memory
 from engine.scores import Factors
 
 
@@ -20,7 +21,7 @@ class Room:
         """An array of this shape with anything in it; the one taken before is gone."""
         if len(self._numbers) < math.prod(shape):
             self._numbers = np.empty(math.prod(shape))
-        return self._numbers[: math.prod(shape)].reshape(shape)
+        return fresh_memory.fill(self._numbers[: math.prod(shape)].reshape(shape))
 
     def keep(self, factors: Factors) -> None:
         """Let later factors be written over these, unless those kept have more room."""

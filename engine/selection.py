@@ -13,6 +13,7 @@ from engine.data import Dataset
 from engine.errors import EspalierError
 from engine.index import check_labels, check_observations
 from engine.layout import FAMILIES, Layout, _assemble
+from engine.vectors import log
 
 
 def counts(dataset: Dataset, layout: Layout) -> np.ndarray:
@@ -90,7 +91,7 @@ def _information(both: np.ndarray, of_rest: np.ndarray, of_label: np.ndarray, to
              (total - of_rest - of_label + both, total - of_rest, total - of_label))  # fmt: skip
     for joint, one, other in cells:
         some = (joint > 0.0) & (one > 0.0) & (other > 0.0)
-        information[some] += joint[some] / total * np.log(joint[some] * total / (one[some] * other[some]))
+        information[some] += joint[some] / total * log(joint[some] * total / (one[some] * other[some]))
     return np.maximum(information, 0.0)
 
 

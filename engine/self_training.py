@@ -14,6 +14,7 @@ from engine.bags import Bags, check_instance_weights, check_labels, join_bags, r
 from engine.data import Dataset, make_dataset, select
 from engine.errors import EspalierError
 from engine.layout import Layout
+from engine.vectors import exp
 
 
 @dataclass
@@ -97,6 +98,6 @@ def self_train_sequences(
     def guess(theta):
         labels = decode.viterbi(pool, layout, theta)
         log_p = decode.sequence_log_probability(pool, layout, theta, labels)
-        return np.split(labels, pool.offsets[1:-1]), np.exp(log_p)
+        return np.split(labels, pool.offsets[1:-1]), exp(log_p)
 
     return self_train(train, guess, threshold, rounds)

@@ -14,7 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief
 from engine.lists import NameList
 from engine.regexp import compiled, first_match
 
@@ -75,7 +75,7 @@ class Source:
 
     def name_list(self) -> NameList:
         if self.names is None:
-            raise EspalierError(f"the list `{self.arguments[0]}` has not been read: give its lines to `parse`")
+            raise EspalierError(f"the list `{brief(self.arguments[0])}` has not been read: give its lines to `parse`")
         return self.names
 
     def values(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
@@ -101,7 +101,7 @@ class Source:
             try:
                 self.function  # noqa: B018  a wrong regular expression or list of edges shows here
             except EspalierError as error:
-                raise EspalierError(f"has `{self.arguments[0]}` in %{self.letter}: {error}") from None
+                raise EspalierError(f"has `{brief(self.arguments[0])}` in %{self.letter}: {error}") from None
         return self
 
     def resolve(self, texts: Sequence[str], counts: np.ndarray) -> "Source":

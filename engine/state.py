@@ -28,8 +28,8 @@ class State:
 class Keeper(Protocol):
     """Keeps states, in a file as a rule."""
 
-    def earlier(self) -> State | None:
-        """The state that an interrupted run has left, or None."""
+    def earlier(self, size: int) -> State | None:
+        """The state of `size` weights that an interrupted run has left, or None."""
 
     def offer(self, state: State) -> None:
         """Hear of the state after an iteration; the keeper decides whether to write it."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief
 from engine.lists import NameList
 from engine.sources import FORMS, Source
 
 BLANKS = " \t\r\n\v\f"  # of C; a no-break space is a character like any other
+LONGEST_LINE = 10_000  # characters
 HERE, FIRST, LAST = 0, 1, 2  # what the row of a macro counts from: this position, the first one, behind the last
 MACRO = re.compile(
     r'%([A-Za-z])\[\s*(@?)\s*([+-]?\d{1,9})\s*,\s*\+?(\d{1,9})\s*((?:,\s*(?:"(?:[^"\\]|\\.)*"|\d{1,9})\s*)*)\]',
@@ -93,9 +94,9 @@ def parse(
         try:
             template = _parse_line(text, lists)
         except EspalierError as error:
-            raise EspalierError(f"{where}, line {number}: `{text}` {error}") from None
+            raise EspalierError(f"{where}, line {number}: `{brief(text)}` {error}") from None
         if template.line in seen:
-            raise EspalierError(f"{where}, line {number}: `{template.line}` occurs twice; remove one")
+            raise EspalierError(f"{where}, line {number}: `{brief(template.line)}` occurs twice; remove one")
         seen.add(template.line)
         templates.append(template)
     if not templates:
@@ -119,6 +120,8 @@ class _Lists:
 
 
 def _parse_line(line: str, lists: _Lists) -> Template:
+    if len(line) > LONGEST_LINE:
+        raise EspalierError(f"has {len(line):,} characters, expected at most {LONGEST_LINE:,}")
     if line[0] not in "UuBb*":
         raise EspalierError(f"begins with {line[0]!r}, expected U, B or *")
     if "\n" in line or "\r" in line:
@@ -164,7 +167,7 @@ def check_columns(templates: Iterable[Template], width: int) -> None:
             if macro.source.column >= width:
                 columns = "column 0" if width == 1 else f"columns 0 to {width - 1}"
                 raise EspalierError(
-                    f"template `{template.line}` points at column {macro.source.column}, the data has {columns}"
+                    f"template `{brief(template.line)}` points at column {macro.source.column}, the data has {columns}"
                 )
 
 
@@ -211,12 +214,13 @@ def resolve(templates: Sequence[Template], tallies: Mapping[int, tuple[Sequence[
                 try:
                     found[source] = source.resolve(*tallies[source.column])
                 except EspalierError as error:
-                    raise EspalierError(f"template `{template.line}` {error}") from None
+                    raise EspalierError(f"template `{brief(template.line)}` {error}") from None
     made: dict[str, Template] = {}
     for template in templates:
         new = _resolved(template, found)
         if new.line in made:
-            raise EspalierError(f"template `{template.line}` and another are both `{new.line}` here; remove one")
+            both = f"template `{brief(template.line)}` and another are both `{brief(new.line)}` here"
+            raise EspalierError(f"{both}; remove one")
         made[new.line] = new
     return list(made.values())
 

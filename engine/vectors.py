@@ -1,7 +1,8 @@
-"""Vector work of the solvers: threaded, and summed in an order that depends on the length alone.
+"""Vector work: threaded, and summed in an order that depends on the length alone.
 
 A BLAS may cut a dot product by the number of its threads; then the last bits of a
-model would depend on the machine's load. Here a sum is over fixed chunks, in order.
+model would depend on the machine's load. Here a sum is over fixed chunks, in order. It also chooses
+its kernels by the processor, and so does numpy for exp and log: what ends in a model or a figure goes through here.
 """
 
 import numpy as np
@@ -58,3 +59,49 @@ def _add_scaled(scale, a, out, lo, hi):
 def add_scaled(scale: float, a: np.ndarray, out: np.ndarray) -> None:
     """out += scale * a, in place."""
     threads.run(lambda piece: _add_scaled(scale, a, out, *piece), chunks(len(a)))
+
+
+@kernel
+def _exp(a, out, lo, hi):
+    for i in range(lo, hi):
+        out[i] = np.exp(a[i])
+
+
+@kernel
+def _log(a, out, lo, hi):
+    for i in range(lo, hi):
+        out[i] = np.log(a[i])
+
+
+def exp(a: np.ndarray) -> np.ndarray:
+    """e to the power of each element, by the C library."""
+    return _each(_exp, a)
+
+
+def log(a: np.ndarray) -> np.ndarray:
+    """The natural logarithm of each element, by the C library; -inf for zero."""
+    return _each(_log, a)
+
+
+def _each(function, a: np.ndarray) -> np.ndarray:
+    flat = np.asarray(a, np.float64).ravel()
+    out = np.zeros(len(flat))
+    threads.run(lambda piece: function(flat, out, *piece), chunks(len(flat)))
+    return out.reshape(np.shape(a))
+
+
+@kernel
+def _product(a, b, out, lo, hi):
+    for i in range(lo, hi):
+        for k in range(a.shape[1]):
+            x = a[i, k]
+            for j in range(b.shape[1]):
+                out[i, j] += x * b[k, j]
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b of two matrices."""
+    a, b = (np.ascontiguousarray(matrix, np.float64) for matrix in (a, b))
+    out = np.zeros((len(a), b.shape[1]))
+    threads.run(lambda piece: _product(a, b, out, *piece), threads.ranges(len(a), 16) if len(a) else [])
+    return out

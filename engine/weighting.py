@@ -5,11 +5,13 @@ sequences are the same here. A weight vector is as the formula gives it; `mean_o
 penalty weighs as much as without weights.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.errors import EspalierError
+from engine.vectors import log
 
 
 def mean_one(weights: np.ndarray) -> np.ndarray:
@@ -140,7 +142,7 @@ def jensen_shannon_parts(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     parts = np.zeros(len(middle))
     for side in (p, q):
         some = side > 0
-        parts[some] += side[some] * np.log2(side[some] / middle[some]) / 2
+        parts[some] += side[some] * log(side[some] / middle[some]) / (2 * math.log(2))
     return np.maximum(parts, 0.0)
 
 

@@ -1,19 +1,26 @@
 """The command `espalier`. Heavy imports wait until a command needs them."""
 
 import argparse
+import errno
 import json
 import os
 import signal
 import sys
 from pathlib import Path
 
+from engine import compiling
 from engine.errors import EspalierError
 from tasks.experiments import MODULES as EXPERIMENTS
 
-MODEL_HELP = "model file (models/champion.model, else the candidate)"
-# As in tasks.store, which would load Polars; a test compares them.
-MODELS = ("models/champion.model", "models/candidate.model")
-STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
+MODEL_HELP = "model file (models/champion.model)"
+# As in tasks.store and flows.stages, which would load Polars; a test compares them.
+CHAMPION = "models/champion.model"
+REFUSED = 3  # the code of a run whose candidate was refused; 1 is a failure, 2 a mistake on the command line
+CODES = (
+    "Exit codes: 0 the candidate was promoted; 3 it was refused and the champion stays; 1 it failed; 2 the command "
+    "line was not understood; 130 or 143 it was interrupted."
+)
+STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="store_true", help="print the version and leave")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
-    run = _command(commands, "run", "all stages, then the promotion, as a Prefect flow", params=True)
+    run = _command(commands, "run", "all stages, then the promotion, as a Prefect flow", params=True, epilog=CODES)
     run.add_argument("--direct", action="store_true", help="without Prefect")
     run.add_argument("--add", nargs="+", action="extend", default=[], metavar="FILE",
                      help="labelled files to add to the data for good (ingest.more)")  # fmt: skip
@@ -39,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     plan = _command(commands, "plan", "features, bytes and seconds per iteration before training", params=True)
     plan.add_argument("--json", action="store_true", help="as JSON")
 
-    promote = _command(commands, "promote", "candidate against champion, once more", params=True)
+    promote = _command(commands, "promote", "candidate against champion, once more", params=True, epilog=CODES)
     promote.add_argument("--force", action="store_true", help="promote even a worse candidate; it is recorded")
     promote.add_argument("--reason", metavar="TEXT", help="why it is forced")
     promote.add_argument("--by", metavar="NAME", help="who forces it (user and machine)")
@@ -71,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     dashboard = _command(commands, "dashboard", "a local Prefect server with its page")
     dashboard.add_argument("--port", type=int, help="port on 127.0.0.1 (4200)")
     dashboard.add_argument("--open", action="store_true", help="open it in the browser")
+    dashboard.add_argument("--env", action="store_true", help="print what `prefect` needs to reach it, for a shell")
 
     again = _command(commands, "reproduce", "experiments of the sources, their figures beside ours")
     again.add_argument("name", metavar="NAME", help=f"{', '.join(EXPERIMENTS)}, or all")
@@ -108,10 +116,17 @@ def _commands_of_models(commands) -> None:
     _input_of(tag)
     tag.add_argument("--scores", action="store_true", help="the probability of each label, and of the sequence")
     tag.add_argument("--nbest", type=_count, default=0, metavar="N", help="the N best labellings of each sequence")
-    tag.add_argument("--format", choices=("columns", "jsonl"), default="columns", help="of the output (columns)")
+    tag.add_argument("--from", dest="source", choices=("conll", "conllu", "jsonl", "arrow", "parquet"),
+                     help="the format of the input (by the name of the file; columns on stdin)")  # fmt: skip
+    tag.add_argument("--format", choices=("columns", "jsonl"), help="of the output (jsonl for jsonl, else columns)")
+    tag.add_argument("--decode", choices=("viterbi", "posterior"),
+                     help="the likeliest labelling, or label of each token (as the model says)")  # fmt: skip
+    tag.add_argument("--scheme-out", choices=("model", "iob1", "iob2", "bioes", "bilou"),
+                     help="write labels in this scheme (that of the training files)")  # fmt: skip
     tag.add_argument("--scheme", choices=("auto", "iob2", "iob1", "bioes"), help="no transition that it forbids")
     tag.add_argument("--known", type=int, metavar="COLUMN", help="column of known labels, from 0 (-1: the last)")
-    tag.add_argument("--unknown", default="_", metavar="TEXT", help="what stands there where none is known (_)")
+    tag.add_argument("--unknown", metavar="TEXT",
+                     help="what stands there where none is known (as in the training files, or _)")  # fmt: skip
 
     explain = _command(commands, "explain", "why each token has its label: the weights for it and for the runner-up")
     _input_of(explain)
@@ -151,26 +166,27 @@ def _reading_options(sub: argparse.ArgumentParser) -> None:
                      help="conll, conllu, jsonl, arrow or parquet (by the name of the file)")  # fmt: skip
     sub.add_argument("--separator", help="conll: between columns (any run of blanks and tabs)")
     sub.add_argument("--comment", help="conll: lines that begin with this are left out (none)")
-    sub.add_argument(
-        "--label-column", type=int, default=-1, metavar="N", help="conll: column of the label (-1, the last)"
-    )
+    sub.add_argument("--label-column", type=int, metavar="N", help="conll: column of the label (-1, the last)")
     sub.add_argument("--label", metavar="NAME", help="other formats: column of the label (UPOS, labels, label)")
     sub.add_argument("--columns", metavar="NAMES", help="other formats: input columns, with commas between")
     sub.add_argument("--sequence", metavar="NAME", help="arrow, parquet: column that tells sequences apart (sequence)")
-    sub.add_argument("--unknown", default="_", metavar="MARK", help="label of tokens without one; '' for none (_)")
-    sub.add_argument("--set-separator", default="|", metavar="TEXT", help="between labels of a set; '' for none (|)")
+    sub.add_argument("--unknown", metavar="MARK", help="label of tokens whose label is not known, such as _ (none)")
+    sub.add_argument("--set-separator", metavar="TEXT", help="between labels of which one is right, such as | (none)")
     sub.add_argument("--unlabelled", action="store_true", help="the files have no labels")
 
 
-def _reading(args, **more):
+def _reading(args, options=None):
+    """How files are read: what was said on the command line, else `options`, else the defaults; '' says none."""
+    from dataclasses import replace
+
     from tasks.formats import Reading
 
-    columns = tuple(args.columns.split(",")) if args.columns else None
-    return Reading(
-        format=args.format, separator=args.separator, comment=args.comment, label_column=args.label_column,
-        columns=columns, label=args.label, sequence=args.sequence, unknown=args.unknown or None,
-        set_separator=args.set_separator or None, **more,
-    )  # fmt: skip
+    names = ("format", "separator", "comment", "label_column", "columns", "label", "sequence", "unknown",
+             "set_separator")  # fmt: skip
+    given = {name: value if value != "" else None for name in names if (value := getattr(args, name)) is not None}
+    if given.get("columns"):
+        given["columns"] = tuple(given["columns"].split(","))
+    return replace(options or Reading(), **given)
 
 
 def _count(text: str) -> int:
@@ -180,8 +196,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _command(commands, name: str, help: str, params: bool = False) -> argparse.ArgumentParser:
-    sub = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+def _command(
+    commands, name: str, help: str, params: bool = False, epilog: str | None = None
+) -> argparse.ArgumentParser:
+    sub = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".", epilog=epilog)
     if params:
         sub.add_argument("--params", type=Path, metavar="FILE", help="parameter file (params.yaml of the project)")
         sub.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
@@ -202,7 +220,8 @@ def main(arguments: list[str] | None = None) -> int:
         top.print_help()
         return 2
     try:
-        code = COMMANDS[args.command](args) or 0
+        with compiling.said(False if getattr(args, "quiet", False) else None):  # stages tell of it themselves
+            code = COMMANDS[args.command](args) or 0
         sys.stdout.flush()  # a reader that went away is noticed here and not at exit
         return code
     except EspalierError as error:
@@ -220,7 +239,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _tell(f"{where}{error.strerror or error}", error)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        advice = "; make room and run it again, earlier artefacts are as they were" if full else ""
+        _tell(f"{where}{error.strerror or error}{advice}", error)
         return 1
 
 
@@ -240,7 +261,7 @@ def _dump(data) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True))
 
 
-def run(args) -> None:
+def run(args) -> int:
     from flows.signals import ending_cleanly
     from flows.terminal import Terminal
 
@@ -256,30 +277,31 @@ def run(args) -> None:
         else:
             from flows.run import run_flow
 
-            if not args.quiet:
-                print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
             figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of, add=args.add)
     finally:
         terminal.close()
     _dump(figures) if args.json else print(summary(project))
+    return _outcome_code(figures["promote"])
+
+
+def _outcome_code(decision: dict) -> int:
+    """0 for a promotion, REFUSED for a refusal."""
+    return 0 if decision["promoted"] else REFUSED
 
 
 def summary(project) -> str:
-    """The last words of a run: quality, size, where the report is."""
-    from tasks import store
+    """The last words of a run: quality, size, what was decided, where the report is."""
+    from tasks import headline, store
 
-    metrics = store.read_json(project.root / store.METRICS)
+    metrics = store.read_metrics(project.root)
     nouns = store.read_manifest(project.root)["nouns"]
-    decision = store.read_jsonl(project.root / store.DECISIONS)[-1]
+    decision = store.last_decision(project.root)
     active = sum(metrics[f"active_{family}"] for family in ("unigram", "start", "bigram"))
     lines = [
-        f"{nouns['label']} error {metrics['token_error']:.2%}, "
-        f"{nouns['sequence']} error {metrics['sequence_error']:.2%}"
-        + (f", F1 {metrics['f1']:.2%}" if "f1" in metrics else ""),
+        headline.in_one_line(metrics, nouns),
         f"active features {active:,} of {metrics['features']:,} ({metrics['active_unigram']:,} unigram, "
         f"{metrics['active_start']:,} start, {metrics['active_bigram']:,} bigram)",
-        ("promoted: " if decision["promoted"] else "refused: ") + decision["reason"],
-        *(f"warning: {text}" for text in decision["warnings"]),
+        *headline.verdict_lines(decision),
         f"report {project.root / store.REPORT}",
     ]
     if project.overridden and project.has_dvc:
@@ -291,6 +313,7 @@ def summary(project) -> str:
 
 
 def stage(args) -> None:
+    from flows.locks import lease
     from flows.signals import ending_cleanly
     from flows.terminal import Terminal
 
@@ -298,7 +321,7 @@ def stage(args) -> None:
     project.check()
     terminal = Terminal(args.quiet)
     try:
-        with ending_cleanly():
+        with ending_cleanly(), lease(project.root, f"stage {args.name}"):
             figures = project.run(args.name, terminal.progress_of(args.name))
     finally:
         terminal.close()
@@ -345,9 +368,11 @@ def cluster_text(found: dict) -> str:
     )
 
 
-def promote(args) -> None:
+def promote(args) -> int:
+    from flows.locks import lease
     from flows.records import by_hand
     from flows.terminal import Terminal
+    from tasks import headline
     from tasks import promote as promotion
 
     if args.force and not args.reason:
@@ -356,19 +381,15 @@ def promote(args) -> None:
         raise EspalierError("--reason says why a promotion is forced: add --force, or leave it out")
     project = _project(args)
     terminal = Terminal(args.quiet)
-    with _project_lock(project):
+    with lease(project.root, "a promotion by hand"):
         try:
             progress = terminal.progress_of("promote")
             record = promotion.main(project.root, project.params, progress, args.force, args.reason, args.by)
         finally:
             terminal.close()
         by_hand(project, record, _warn)
-
-
-def _project_lock(project):
-    from flows.locks import alone
-
-    return alone(project.root / ".espalier" / "run.lock", "another run is under way in this project")
+    print("\n".join(headline.verdict_lines(record)))
+    return _outcome_code(record)
 
 
 def _warn(text: str) -> None:
@@ -386,13 +407,14 @@ def history(args) -> None:
 
 
 def rollback(args) -> None:
+    from flows.locks import lease
     from flows.pipeline import Project
     from flows.records import by_hand
     from tasks import archive
     from tasks.promote import someone
 
     project = Project.open(args.project.resolve())
-    with _project_lock(project):
+    with lease(project.root, "a roll back"):
         digest = archive.earlier_champion(project.root, args.to)
         record = archive.roll_back(project.root, digest, args.by or someone(), args.reason)
         by_hand(project, record, _warn)
@@ -401,6 +423,7 @@ def rollback(args) -> None:
 
 
 def restore(args) -> None:
+    from flows.locks import lease
     from tasks import archive
     from tasks import history as past
 
@@ -409,15 +432,21 @@ def restore(args) -> None:
     root = args.project.resolve()
     name = args.id if args.id in archive.names(root) else past.find(root, args.id)["id"]
     target = None if args.in_place else args.to or root / "restored" / name
-    for path in archive.restore(root, name, target):
+    with lease(root, f"a restoration of {name}"):
+        restored = archive.restore(root, name, target)
+    for path in restored:
         print(path)
 
 
 def _model_path(args) -> Path:
     if args.model:
         return args.model
-    champion, candidate = (args.project / path for path in MODELS)
-    return champion if champion.exists() or not candidate.exists() else candidate
+    champion = args.project / CHAMPION
+    if champion.is_file():
+        return champion
+    from tasks.champion import path_of
+
+    return path_of(args.project)
 
 
 def tag(args) -> None:
@@ -425,8 +454,9 @@ def tag(args) -> None:
     from tasks import stream
 
     asked = stream.Asked(
-        args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown
-    )
+        args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown,
+        args.source, args.decode, args.scheme_out,
+    )  # fmt: skip
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
     for answer in stream.tag_file(Model.load(_model_path(args)), args.file, asked):
         out.write(answer)
@@ -438,11 +468,16 @@ def explain(args) -> None:
     from tasks import explain as explaining
     from tasks import stream
 
-    model, asked = Model.load(_model_path(args)), stream.Asked(args.words, args.separator)
+    model = Model.load(_model_path(args))
+    asked = stream.Asked(args.words, args.separator).completed(model, args.file)
+    if asked.source not in ("words", "conll", "jsonl"):
+        raise EspalierError(f"{args.file}: explain reads columns and JSON lines, not {asked.source}; convert it first")
     with stream.opened(args.file) as (source, name):
         for block in stream.blocks(stream.pieces(source, name), name, asked):
+            if not len(block.line):
+                continue
             tokens, at = block.columns[0].to_pylist(), 0
-            for found in explaining.explain(model, stream.features(model, block, name)):
+            for found in explaining.explain(model, stream.features(model, block, name, own=asked.own)):
                 told = explaining.as_object(model, tokens[at : at + len(found.labels)], found, args.top)
                 at += len(found.labels)
                 print(json.dumps(told, ensure_ascii=False) if args.json else explaining.as_text(told), flush=True)
@@ -491,8 +526,6 @@ def sweep(args) -> None:
         else:
             from flows.run import run_sweep
 
-            if not args.quiet:
-                print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
             figures = run_sweep(project.root, options, args.params, args.overrides, terminal.progress_of)
     finally:
         terminal.close()
@@ -500,9 +533,11 @@ def sweep(args) -> None:
 
 
 def convert(args) -> None:
+    from dataclasses import replace
+
     from tasks import formats
 
-    options = _reading(args, scheme_in=args.scheme_from, scheme_out=args.scheme)
+    options = replace(_reading(args), scheme_in=args.scheme_from, scheme_out=args.scheme)
     blocks = formats.read_blocks(formats.expand(Path("."), args.input), options, not args.unlabelled)
     marks = {"unknown": options.unknown, "set_separator": options.set_separator}
     counts = formats.write(args.output, blocks, args.to, args.separator, **marks)
@@ -533,10 +568,14 @@ def _profiled(args) -> tuple:
         project = _project(args)
         root, ingest = project.root, project.params.ingest
         if SOURCES[ingest.source] is not files.read:
+            if _reading(args) != formats.Reading():
+                raise EspalierError(
+                    f"ingest.source is {ingest.source}: it is no file that options could say how to read"
+                )
             return SOURCES[ingest.source](root, ingest).parts["train"](), [ingest.source], "line"
         if not ingest.path:
             raise EspalierError("ingest.path is null: name the file to profile, here or there")
-        patterns, options = [ingest.path], files.reading(ingest)
+        patterns, options = [ingest.path, *(ingest.more or [])], _reading(args, files.reading(ingest))
     paths = [path for pattern in patterns for path in formats.expand(root, pattern)]
     unit = formats.format_of(paths[0], options.format)[1].unit
     return formats.read_located(paths, options, not args.unlabelled), paths, unit
@@ -551,6 +590,9 @@ def serve(args) -> None:
 def dashboard(args) -> None:
     from flows import serve as serving
 
+    if args.env:
+        print(serving.client_environment(args.project.resolve()))
+        return
     serving.dashboard(args.project.resolve(), args.port, args.open)
 
 
@@ -568,8 +610,6 @@ def reproduce(args) -> None:
         else:
             from flows.run import run_reproduce
 
-            if not args.quiet:
-                print("starting Prefect, which takes some seconds (--direct runs without it)", file=sys.stderr)
             figures = run_reproduce(root, args.name, settings, terminal.progress_of)
     finally:
         terminal.close()

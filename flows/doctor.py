@@ -10,10 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from engine import cache, threads
+from engine import cache, target, threads
 from engine.errors import EspalierError
-from flows.settings import answers, prefect_environment, prefect_home, running_server
+from flows.settings import answers, lets_us_in, prefect_environment, prefect_home, running_server
 from flows.stages import dvc_yaml
+from tasks import champion
 from tasks.params import Params, load_params
 
 PYTHON = (3, 11)
@@ -43,8 +44,9 @@ def doctor(root: Path) -> list[Check]:
     root = root.resolve()
     prefect_environment(root)
     checks = [
-        python_version(), *package_versions(), compile_cache(), thread_budget(), *project(root), dictionary(),
-        disk_space(root), prefect_place(root), prefect_server(root), dvc_analytics(root), corpora(root), chromium(),
+        python_version(), *package_versions(), compile_cache(), compile_target(), thread_budget(), *project(root),
+        dictionary(), disk_space(root), prefect_place(root), prefect_server(root), dvc_analytics(root), corpora(root),
+        chromium(),
     ]  # fmt: skip
     return [check._replace(remedy="") if check.ok else check for check in checks]
 
@@ -77,6 +79,11 @@ def compile_cache() -> Check:
     return Check("compile cache", place is not None, str(place) if place else "no writable place", remedy)
 
 
+def compile_target() -> Check:
+    """Kernels for another processor than those that x86-64 machines have in common give other last bits of a model."""
+    return Check("compile target", True, target.compile_target())
+
+
 def thread_budget() -> Check:
     try:
         return Check("threads", True, f"{threads.threads()} of {threads.available_cores()} cores")
@@ -91,7 +98,24 @@ def project(root: Path) -> list[Check]:
     except (EspalierError, OSError) as error:
         remedy = "mend the file, or write one with the defaults: `python -m tasks.params`"
         return [Check("params.yaml", False, str(error), remedy)]
-    return [Check("params.yaml", True, "readable"), pipeline_file(root, params)]
+    return [Check("params.yaml", True, "readable"), pipeline_file(root, params), champion_kept(root)]
+
+
+def champion_kept(root: Path) -> Check:
+    """The champion is there, is the one on record, and DVC and git keep it and its record."""
+    name, remedy = "champion", "see docs/runbook.md"
+    try:
+        wrong = champion.lost(root) or champion.stranger(root)
+        if not wrong and (root / ".dvc").is_dir():
+            from flows.versioning import ignored_by_git
+
+            wrong = ignored_by_git(root)
+        if wrong:
+            return Check(name, False, wrong, remedy)
+    except EspalierError as error:
+        return Check(name, False, str(error), remedy)
+    known = champion.on_record(root)
+    return Check(name, True, f"model {known[:12]}" if known else "none yet")
 
 
 def pipeline_file(root: Path, params: Params) -> Check:
@@ -152,6 +176,9 @@ def prefect_server(root: Path) -> Check:
         return Check("Prefect server", True, "none is configured: runs use the embedded one")
     own = " (this project's dashboard)" if (running_server(root) or {}).get("api") == api else ""
     remedy = "start it, or unset PREFECT_API_URL"
+    if answers(api) and not lets_us_in(api):
+        remedy = 'set PREFECT_API_AUTH_STRING; for a dashboard of ours `eval "$(espalier -C DIR dashboard --env)"`'
+        return Check("Prefect server", False, f"{api} asks for another authentication string", remedy)
     return Check("Prefect server", answers(api), f"{api}{own}" if answers(api) else f"{api} does not answer", remedy)
 
 

@@ -9,7 +9,7 @@ from flows.locks import alone
 from tasks.experiments import ALL, MODULES, Cell, Experiment, Settings, check_corpora, experiment, missing_corpora
 from tasks.experiments.cells import check_keys, compute, finished
 from tasks.experiments.writing import write_report
-from tasks.progress import Progress
+from tasks.progress import Progress, working
 
 LOCK = ".espalier/reproduce.lock"
 REFUSAL = "another reproduction is under way in this project"
@@ -81,10 +81,11 @@ def run_direct(
             progress = progress_of(key) if progress_of else Progress()
             work = Reproduction.open(root, key, settings)
             waiting = work.missing()
-            progress.begin(len(waiting), "cell")
-            for cell in waiting:
-                work.compute(cell)
-                progress.step(note=cell.key)
+            with working(progress):
+                progress.begin(len(waiting), "cell")
+                for cell in waiting:
+                    work.compute(cell)
+                    progress.step(note=cell.key)
             figures[key] = work.write(len(waiting))
             progress.end(summary(figures[key]))
     return figures

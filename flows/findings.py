@@ -1,19 +1,18 @@
 """What the dashboard shows of a run: short texts and tables, made from figures and files alone."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from engine.measures import measure_of
 from engine.model import Model
 from engine.monitor import STOP_REASONS
-from tasks import profile, store
+from tasks import headline, profile, store
+from tasks.page import percent
 
-# Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format.
+# Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format; errors stand before them.
 MEASURES = (
-    ("token_error", "{label} error", "{:.2%}"),
-    ("sequence_error", "{sequence} error", "{:.2%}"),
-    ("precision", "precision of chunks", "{:.2%}"),
-    ("recall", "recall of chunks", "{:.2%}"),
-    ("f1", "F1 of chunks", "{:.2%}"),
+    ("precision", "precision of entities", "{:.2%}"),
+    ("recall", "recall of entities", "{:.2%}"),
     ("log_loss", "log-loss, nats per {token}", "{:.4f}"),
     ("sequence_log_loss", "log-loss, nats per {sequence}", "{:.4f}"),
     ("excess_log_loss", "excess over the reference, nats per {token}", "{:+.4f}"),
@@ -32,7 +31,8 @@ MOST_ITERATIONS = 100  # rows of a table of iterations
 SHOWN_LABELS = 20  # new labels that are named
 # Of little use in a log, or too long for one.
 UNSAID = {"time", "forced", "model_sha256", "data_version", "id", "kind", "test_version", "labels", "cases", "drift",
-          "reasons", "warnings", "labels_compared", "by", "why"}  # fmt: skip
+          "reasons", "warnings", "labels_compared", "by", "why", "measure", "difference", "low", "high", "margin",
+          "champion_value", "challenger_value", "measure_name"}  # fmt: skip
 ACTIVE = ("active_unigram", "active_start", "active_bigram")
 
 
@@ -52,36 +52,48 @@ def _plain(value) -> str:
 
 def profile_table(root: Path) -> list[dict[str, str]]:
     """What the data hold and what in them looks wrong."""
-    return profile.rows(store.read_json(root / store.PROFILE))
+    return profile.rows(store.read_profile(root))
 
 
 def metrics_table(root: Path, champion: dict | None = None) -> list[dict[str, str]]:
-    """Rows of measure and value, in the order of MEASURES; with the champion's metrics a column more."""
-    metrics, nouns = _readable(store.read_json(root / store.METRICS)), store.read_manifest(root)["nouns"]
+    """Rows of measure and value: what the task is judged by with its interval, other errors, then MEASURES.
+
+    With the champion's metrics there is a column more.
+    """
+    metrics, nouns = _readable(store.read_metrics(root)), store.read_manifest(root)["nouns"]
     other = _readable(champion) if champion else {}
-    rows = []
-    for name, text, form in MEASURES:
-        if metrics.get(name) is not None:
-            row = {"measure": text.format(**nouns), "value": form.format(metrics[name])}
-            known = other.get(name) is not None
-            rows.append(row | ({"champion": form.format(other[name]) if known else ""} if champion else {}))
-    return rows
+    measure = headline.measure_in(metrics)
+    called = headline.names(measure, nouns)
+    rows = [(name, called[name], headline.written) for name in headline.shown(measure)]
+    rows += [(name, text.format(**nouns), _formatter(form)) for name, text, form in MEASURES]
+    return [
+        {"measure": text, "value": write(metrics, name)}
+        | ({"champion": "" if other.get(name) is None else write(other, name)} if champion else {})
+        for name, text, write in rows
+        if metrics.get(name) is not None
+    ]
+
+
+def _formatter(form: str) -> Callable[[dict, str], str]:
+    return lambda figures, name: form.format(figures[name])
 
 
 def _readable(metrics: dict) -> dict:
     total = {"active": sum(metrics[name] for name in ACTIVE)}
-    return metrics | total | {"stop_reason": STOP_REASONS[metrics["stop_reason"]]}
+    return metrics | total | {"stop_reason": STOP_REASONS.get(metrics["stop_reason"], metrics["stop_reason"])}
 
 
 def champion_metrics(root: Path) -> dict:
     """The champion on the test data of now, by its own features; what cannot be compared is not among them."""
     from engine import decode
     from tasks import evaluate
+    from tasks.decoding import decoded, decoder_of
 
-    model, (tokens, _) = Model.load(root / store.CHAMPION), store.read_tokens(root, "test")
+    model, (tokens, info) = Model.load(root / store.CHAMPION), store.read_tokens(root, "test")
     data, gold = evaluate.labelled(model, tokens), tokens["label"].to_list()
-    said = [model.labels[y] for y in decode.viterbi(data, model.layout, model.theta)]
-    found = evaluate.error_figures(gold, said, data.offsets) | evaluate.model_figures(model)
+    said = [model.labels[y] for y in decoded(data, model.layout, model.theta, decoder_of(model))]
+    judged_by = measure_of(info.get("measure"), {*gold, *store.read_manifest(root)["labels"]})
+    found = evaluate.error_figures(judged_by, gold, said, data.offsets) | evaluate.model_figures(model)
     found |= {"test_sequences": len(data.weights)}
     if data.labels.min(initial=0) >= 0:  # a label that it does not know has no probability
         loss = -float(decode.sequence_log_probability(data, model.layout, model.theta).sum())
@@ -144,20 +156,20 @@ def report_text(root: Path) -> str:
 
 
 def decision_text(decision: dict) -> str:
-    """Markdown: the verdict, why, and both errors."""
-    rows = [("challenger", f"{decision['challenger_error']:.2%}")]
-    if decision["champion_error"] is not None:
-        rows.append(("champion", f"{decision['champion_error']:.2%}"))
-        interval = f"{decision['difference']:+.2%} ({decision['low']:+.2%} to {decision['high']:+.2%})"
-        rows.append(("difference and its interval", interval))
+    """Markdown: the verdict, why, and both models by what the task is judged by."""
+    found, (words, reasons) = headline.compared(decision), headline.why(decision)
+    rows = [("challenger", percent(found.challenger, 2))]
+    if found.champion is not None:
+        rows.append(("champion", percent(found.champion, 2)))
+        rows.append(("difference and its interval", headline.difference_words(found)))
     model = f"Model `{decision['model_sha256'][:12]}`"
-    verdict, reasons = "Promoted" if decision["promoted"] else "Refused", decision.get("reasons") or []
-    why = decision["reason"] if len(reasons) < 2 else f"{len(reasons)} reasons to refuse it"
-    listed = "".join(f"- {_capital(text)}\n" for text in reasons) if len(reasons) > 1 else ""
+    verdict = "Promoted" if decision["promoted"] else "Refused"
+    listed = "".join(f"- {_capital(text)}\n" for text in reasons)
     listed += "".join(f"- Warning: {text}\n" for text in decision.get("warnings") or [])
     listed += f"- {cases_line(decision['cases'])}\n" if decision.get("cases") else ""
     listed = f"{listed}\n" if listed else ""
-    return f"## {verdict}\n\n{_capital(why)}.\n\n{listed}{_table(('', 'error'), rows)}\n\n{model}\n"
+    why = f"{_capital(words)}{':' if reasons else '.'}"
+    return f"## {verdict}\n\n{why}\n\n{listed}{_table(('', found.name), rows)}\n\n{model}\n"
 
 
 def cases_line(found: dict) -> str:

@@ -1,9 +1,11 @@
 """What the dashboard shows of a training while it runs: what it will cost, and a table that grows with iterations."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import UUID
 
 from prefect import get_client, get_run_logger
@@ -11,6 +13,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from flows import findings
+from flows.server import full_disk
 from tasks.progress import Progress
 
 UPDATE_SECONDS = 5.0  # between two versions of the table
@@ -23,7 +26,8 @@ def unharmed(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        get_run_logger().warning("%s could not be told to the server: %s", what, error)
+        full = full_disk(Path(os.environ.get("PREFECT_HOME") or "."))
+        get_run_logger().warning("%s could not be told to the server: %s", what, full or error)
 
 
 class Live(Progress):

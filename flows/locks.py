@@ -25,8 +25,27 @@ def waiting_for(path: Path) -> Iterator[None]:
         yield
 
 
+def state_folder(root: Path) -> Path:
+    """Where runs keep what is theirs alone; git never sees it."""
+    folder = root / ".espalier"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (ignored := folder / ".gitignore").exists():
+        ignored.write_text("*\n", encoding="utf-8")
+    return folder
+
+
 @contextmanager
-def alone(path: Path, refusal: str) -> Iterator[None]:
+def lease(root: Path, what: str) -> Iterator[None]:
+    """Hold the project: one at a time of all that write its artefacts, stages that DVC calls among them.
+
+    Who comes second is told who is at work. `what` says it to them.
+    """
+    with alone(state_folder(root) / "run.lock", "this project is being worked on", what):
+        yield
+
+
+@contextmanager
+def alone(path: Path, refusal: str, what: str = "") -> Iterator[None]:
     """Hold the lock, or raise an error that begins with `refusal` and names the process that holds it.
 
     The file stays when the lock is let go of: to remove it would let two hold it at once.
@@ -37,7 +56,7 @@ def alone(path: Path, refusal: str) -> Iterator[None]:
             raise EspalierError(f"{refusal} ({_holder(file)}); wait for it or end it")
         file.truncate(0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, file)
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since, "what": what}, file)
         file.flush()
         try:
             yield
@@ -50,8 +69,9 @@ def _holder(file: TextIO) -> str:
     file.seek(0)
     try:
         found = json.loads(file.read())
-        return f"process {found['pid']} on {found['host']} since {found['since']}"
-    except (ValueError, KeyError, TypeError):  # it has just begun, and has not written yet
+        what = f"{found['what']}, " if found.get("what") else ""
+        return f"{what}process {found['pid']} on {found['host']} since {found['since']}"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # just begun, or by hand
         return "process unknown"
 
 

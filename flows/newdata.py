@@ -51,6 +51,15 @@ def write_down(file: Path, more: list[str]) -> None:
             data.setdefault("ingest", {})["more"] = more
 
 
+def stays(files: list[str], params_file: Path) -> str:
+    """What is to be known of files that were added in a run that did not end with a promotion."""
+    them = "it" if len(files) == 1 else "them"
+    return (
+        f"{', '.join(files)} stays in ingest.more of {params_file.name}, and the next run trains on {them} again; to "
+        f"set {them} aside take {them} out there"
+    )
+
+
 def pin_champion(root: Path, params: Params) -> bool:
     """Keep what the champion is and knows, for a warm start and for the news; True when the copy is another one now."""
     news.remember(root)

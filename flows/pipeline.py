@@ -10,9 +10,9 @@ from pathlib import Path
 from engine.errors import EspalierError
 from flows import newdata
 from flows.stages import STAGES, named_files, refresh_dvc_yaml, stage
-from tasks import news, promote, report, store
+from tasks import champion, news, promote, report, store
 from tasks.params import Params, load_params
-from tasks.progress import Progress
+from tasks.progress import Progress, working
 
 STEPS = (*(item.name for item in STAGES), "promote")
 
@@ -29,6 +29,7 @@ class Project:
     overridden: bool = False
     file: Path | None = None
     added: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # of these what this run has written there
     force: bool = False  # promote even a worse candidate
     seconds: dict[str, float] = field(default_factory=dict)
     step: str | None = None  # the one that was begun last
@@ -64,7 +65,15 @@ class Project:
         """Run one step and return its figures."""
         self.step, begin = name, time.perf_counter()
         function = partial(promote.main, force=self.force) if name == "promote" else stage(name).main
-        figures = function(self.root, self.params, progress)
+        try:
+            with working(progress):
+                figures = function(self.root, self.params, progress)
+        except Exception as error:
+            if self.kept:
+                error.add_note(newdata.stays(self.kept, self.file))
+            raise
+        if name == "promote" and self.kept and not figures["promoted"]:
+            progress.say(newdata.stays(self.kept, self.file))
         if name == "ingest" and self.added:
             self._keep_added(progress)
         if name == "template" and (self.root / store.CHAMPION).is_file():
@@ -75,30 +84,35 @@ class Project:
         return figures
 
     def finish_report(self) -> None:
-        """The report once more, now that the decision and the history are known; DVC keeps this one.
+        """The report once more, now that the decision and the history are known.
 
         Only if it was made in this run: else the files that it is made of may be of another.
         """
-        if "report" not in self.seconds:
-            return
-        from flows.versioning import record
-
-        report.main(self.root, self.params, Progress(), self.seconds)
-        record(self, "report")
+        if "report" in self.seconds:
+            report.main(self.root, self.params, Progress(), self.seconds)
 
     def _keep_added(self, progress: Progress) -> None:
         """What was added could be read: from now on it belongs to the project."""
         newdata.write_down(self.file, self.params.ingest.more)
         progress.say(f"ingest.more in {self.file.name} now names {', '.join(self.added)}")
-        self.added = []
+        self.added, self.kept = [], self.added
         self._refresh()
 
     def _refresh(self) -> bool:
         return not self.overridden and refresh_dvc_yaml(self.root, self.params)
 
     def prepare(self) -> bool:
-        """Check, pin the champion, and bring dvc.yaml up to date; True when dvc.yaml was written."""
+        """Check, pin the champion, and bring dvc.yaml up to date; True when dvc.yaml was written.
+
+        A champion that is lost, or that DVC would not keep, stops the run before anything is trained.
+        """
         self.check()
+        if not self.force:
+            champion.require(self.root)
+        if self.has_dvc:
+            from flows.versioning import keep_in_step
+
+            keep_in_step(self)
         if newdata.pin_champion(self.root, self.params):
             from flows.versioning import track
 
@@ -118,13 +132,13 @@ def _is_there(root: Path, value: str) -> bool:
 
 def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:
     """All steps without Prefect; each stage is recorded by DVC once it has succeeded."""
-    from flows.locks import alone
+    from flows.locks import lease
     from flows.records import recorded
     from flows.versioning import record
 
     figures = {}
     with (
-        alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"),
+        lease(project.root, "a retraining"),
         recorded(project, lambda text: progress_of("record").say(text)) as decisions,
     ):
         project.prepare()
@@ -137,8 +151,10 @@ def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict
 
 def sweep_direct(project: Project, options: dict, progress_of: Callable[[str], Progress]) -> dict:
     """The path of rho1 without Prefect; its figures."""
-    from flows.locks import alone
+    from flows.locks import lease
     from tasks import sweep
 
-    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
-        return sweep.main(project.root, project.params, progress_of("sweep"), **options)
+    with lease(project.root, "a sweep"):
+        progress = progress_of("sweep")
+        with working(progress):
+            return sweep.main(project.root, project.params, progress, **options)

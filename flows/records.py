@@ -16,11 +16,12 @@ from tasks.params import Params
 
 Warn = Callable[[str], None]
 KILLED = "its process ended without a word"
+INTERRUPTED = {KeyboardInterrupt: "interrupted at the terminal", SystemExit: "asked to end"}
 
 
 def marker(root: Path) -> Path:
     """There while a run is under way; who holds the lock and finds one knows that a run was killed."""
-    return root / ".espalier" / "run.json"
+    return root / store.MARKER
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def recorded(project: Project, warn: Warn) -> Iterator[list[dict]]:
         yield decisions
     except BaseException as error:
         ordinary = isinstance(error, Exception)
-        text = str(error) or type(error).__name__
+        text = INTERRUPTED.get(type(error)) or str(error) or type(error).__name__
         failed = (project.step, "failed" if ordinary else "interrupted", text)
         with _told("the history", warn):
             entry = history.entry_of(project.root, project.params, time, project.seconds, failed=failed)
@@ -58,6 +59,8 @@ def finish(project: Project, time: str, decision: dict, warn: Warn) -> None:
     entry = history.append(project.root, entry)
     project.finish_report()
     archive.renew_report(project.root, decision["id"])
+    with _told("what is kept of the run", warn):
+        versioning.track_archive(project)
     entry = keep_versions(project, entry, warn)
     if entry["outcome"] == "refused":
         tell(project.root, project.params, "refused", entry | {"reasons": decision["reasons"]}, warn)
@@ -66,6 +69,8 @@ def finish(project: Project, time: str, decision: dict, warn: Warn) -> None:
 def by_hand(project: Project, record: dict, warn: Warn) -> None:
     """A promotion or a roll back that someone asked for: the champion in DVC, a line, and versions as after a run."""
     versioning.record(project, "promote")
+    with _told("what is kept of it", warn):
+        versioning.track_archive(project)
     with _told("the history", warn):
         keep_versions(project, history.append(project.root, history.by_hand(record)), warn)
 
@@ -101,8 +106,8 @@ def _record_killed(project: Project, warn: Warn) -> None:
         return
     with _told("a run that was killed", warn):
         try:
-            time = store.read_json(path)["time"]
-        except (EspalierError, KeyError, TypeError):
+            time = store.read_marker(project.root)
+        except EspalierError:
             time = history.now()
         entry = history.entry_of(project.root, project.params, time, {}, failed=(None, "failed", KILLED))
         history.append(project.root, {key: entry[key] for key in entry if key != "parameters"})

@@ -15,8 +15,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from engine import threads
 from flows.experiments import LOCK, REFUSAL, Reproduction, chosen, corpora_folder, summary
 from flows.locks import alone
+from flows.permitted import asked, folder_of
 from flows.retrain import Bar, Both, listener_of, unharmed
 from tasks.experiments import Cell, Settings
+from tasks.progress import working
 
 
 def cell_task(work: Reproduction, cell: Cell) -> Task:
@@ -65,9 +67,10 @@ def run_experiment(root: Path, name: str, settings: Settings) -> dict:
     waiting = work.missing()
     outside = listener_of.get()
     progress = Both(outside(name), Bar(name)) if outside else Bar(name)
-    progress.begin(len(waiting), "cell")
-    for key in (one_by_one if work.experiment.serial else side_by_side)(work, waiting):
-        progress.step(note=key)
+    with working(progress):
+        progress.begin(len(waiting), "cell")
+        for key in (one_by_one if work.experiment.serial else side_by_side)(work, waiting):
+            progress.step(note=key)
     figures = report_task(work, len(waiting))()
     progress.end(summary(figures))
     get_run_logger().info("%s: %s", name, summary(figures))
@@ -76,17 +79,20 @@ def run_experiment(root: Path, name: str, settings: Settings) -> dict:
 
 
 @flow(name="reproduce", persist_result=False, retries=0)
-def reproduce(root: str = ".", name: str = "all", quick: bool = False, data: str | None = None) -> dict[str, dict]:
+def reproduce(root: str = ".", name: str = "all", quick: bool = False) -> dict[str, dict]:
     """Compute experiments of the sources again and set our figures beside theirs.
 
     Args:
-        root: Folder of the project; finished cells are kept in its .espalier, reports go to reports/reproduce.
+        root: Folder of the project that is served; no other is accepted. Finished cells are kept in its .espalier,
+            reports go to reports/reproduce.
         name: Name of an experiment, or all
         quick: Few replications
-        data: Folder of corpora
     """
-    folder = Path(root).resolve()
-    settings = Settings(quick, corpora_folder(folder, data))
+    if asked.get() is not None:
+        folder, settings = asked.get()
+    else:
+        folder = folder_of(root)
+        settings = Settings(quick, corpora_folder(folder))
     names, figures = chosen(name, settings)
     with alone(folder / LOCK, REFUSAL):
         for key in names:

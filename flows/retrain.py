@@ -29,20 +29,26 @@ from prefect.client.schemas.filters import (
     FlowRunFilterExpectedStartTime,
     FlowRunFilterState,
     FlowRunFilterStateType,
+    TaskRunFilter,
+    TaskRunFilterFlowRunId,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
 )
 from prefect.client.schemas.objects import StateType
 from prefect.runtime import deployment, flow_run
-from prefect.states import Cancelled, Crashed, State
+from prefect.states import Cancelled, Completed, Crashed, State
 from pydantic import Field
 
+from engine.compiling import Compiling
 from flows import findings
 from flows.live import Live, unharmed
-from flows.locks import alone
+from flows.locks import lease
+from flows.permitted import project_of
 from flows.pipeline import STEPS, Project
 from flows.records import recorded
 from flows.stages import STAGES
 from flows.versioning import record
-from tasks import news, store
+from tasks import headline, news, store
 from tasks.params import SOLVERS
 from tasks.progress import Progress
 
@@ -69,6 +75,8 @@ class Bar(Progress):
 
     def begin(self, total: int | None, unit: str) -> None:
         self.total, self.done, self.unit = total or 0, 0, unit
+        if self.artefact:
+            return
         with unharmed(f"the progress of {self.name}"):
             self.artefact = create_progress_artifact(0.0, f"progress-{self.name}", f"{self.name}: begun")
             self.shown = self.clock()
@@ -76,9 +84,12 @@ class Bar(Progress):
     def step(self, n: int = 1, note: str = "") -> None:
         self.done += n
         if self.artefact and self.clock() - self.shown >= UPDATE_SECONDS:
-            of, share = (f" of {self.total:,}", self.done / self.total) if self.total else ("", 0.0)
-            text = f"{self.done:,}{of}, {self.unit}" + (f": {note}" if note else "")
-            self._show(min(100.0, 100.0 * share), text)
+            of = f" of {self.total:,}" if self.total else ""
+            self._show(self.percent, f"{self.done:,}{of}, {self.unit}" + (f": {note}" if note else ""))
+
+    def compiling(self, state: Compiling) -> None:
+        if self.artefact and self.clock() - self.shown >= UPDATE_SECONDS:
+            self._show(self.percent, str(state))
 
     def say(self, text: str) -> None:
         with unharmed(f"a word from {self.name}"):
@@ -87,6 +98,10 @@ class Bar(Progress):
     def end(self, note: str = "") -> None:
         if self.artefact:
             self._show(100.0, note or "done")
+
+    @property
+    def percent(self) -> float:
+        return min(100.0, 100.0 * self.done / self.total) if self.total else 0.0
 
     def _show(self, percent: float, text: str) -> None:
         artefact, self.artefact = self.artefact, None
@@ -109,6 +124,10 @@ class Both(Progress):
         for listener in self.listeners:
             listener.step(n, note)
 
+    def compiling(self, state: Compiling) -> None:
+        for listener in self.listeners:
+            listener.compiling(state)
+
     def plan(self, figures: dict) -> None:
         for listener in self.listeners:
             listener.plan(figures)
@@ -129,7 +148,7 @@ class Both(Progress):
 def may_pass(task, run, state) -> bool:
     """Whether a failure is an I/O error that another try may not meet; what a user must mend is not."""
     error = state.result(raise_on_failure=False)
-    return isinstance(error, OSError) and not isinstance(error, LASTING)
+    return isinstance(error, OSError) and not isinstance(error, LASTING) and error.errno not in store.NO_ROOM
 
 
 def publish(project: Project, name: str, figures: dict) -> None:
@@ -199,7 +218,18 @@ def settle(schedule: UUID, kinds: list[StateType], state: State) -> None:
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=runs):
             if run.auto_scheduled or not run.state.is_scheduled():
-                client.set_flow_run_state(run.id, state, force=True)
+                end(client, run.id, state)
+
+
+def end(client, run: UUID, state: State) -> None:
+    """Give a run that nobody works on any more its last state, and first the tasks that it was in the middle of."""
+    under_way = TaskRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
+    of_run = TaskRunFilter(
+        flow_run_id=TaskRunFilterFlowRunId(any_=[run]), state=TaskRunFilterState(type=under_way)
+    )  # fmt: skip
+    for one in client.read_task_runs(task_run_filter=of_run):
+        client.set_task_run_state(one.id, state, force=True)
+    client.set_flow_run_state(run, state, force=True)
 
 
 def settle_earlier(schedule: UUID) -> None:
@@ -217,7 +247,7 @@ def settle_dead(root: str) -> None:
     with unharmed("what became of earlier runs"), get_client(sync_client=True) as client:
         for run in client.read_flow_runs(**runs):
             if str(run.id) != flow_run.id and run.parameters.get("root") == root:
-                client.set_flow_run_state(run.id, Crashed(message="Its process ended without a word"), force=True)
+                end(client, run.id, Crashed(message="Its process ended without a word"))
 
 
 def leave_no_queue() -> None:
@@ -238,6 +268,17 @@ def run_steps(project: Project) -> dict[str, dict]:
     return figures
 
 
+def ended(figures: dict[str, dict]) -> dict[str, dict] | State:
+    """What the flow returns: the figures of all steps, in a state of its own name when the model was refused.
+
+    A refusal is a run that did its work, so it is complete and no failure; the page shows it as Refused.
+    """
+    decision = figures["promote"]
+    if decision["promoted"]:
+        return figures
+    return Completed(name="Refused", message="\n".join(headline.verdict_lines(decision)), data=figures)
+
+
 def named_overrides(**values) -> list[str]:
     """Overrides as `--set` takes them, of the parameters that the page of the flow has fields for."""
     names = {"source": "ingest.path", "rho1": "train.rho1", "solver": "train.solver",
@@ -252,7 +293,6 @@ def named_overrides(**values) -> list[str]:
 def retrain(
     root: str = ".",
     overrides: list[str] | None = None,
-    params_file: str | None = None,
     add: list[str] | None = None,
     source: str | None = None,
     rho1: Annotated[float, Field(ge=0)] | Literal["auto"] | None = None,
@@ -263,14 +303,14 @@ def retrain(
 ) -> dict[str, dict]:
     """Train on fresh data, evaluate, report, and promote the model when it is good enough.
 
-    What is left empty is as the parameter file has it.
+    What is left empty is as the parameter file has it. Nothing here can run a command, send data elsewhere or name a
+    file outside the project.
 
     Args:
-        root: Folder of the project, where params.yaml, data, models and reports are.
+        root: Folder of the project that is served; no other is accepted.
         overrides: Parameters to use instead of those in the file, such as train.rho1=0.2
-        params_file: Parameter file to use instead of params.yaml
-        add: Labelled files to add to the data for good; params.yaml names them from then on (ingest.more).
-        source: Labelled file or pattern to train on instead of ingest.path, for this run
+        add: Labelled files of the project to add to the data for good; params.yaml names them from then on.
+        source: Labelled file or pattern of the project to train on instead of ingest.path, for this run
         rho1: Weight of the L1 norm for this run, or auto to choose it on the development data
         solver: How to minimise, for this run
         max_iterations: Iterations at most, for this run
@@ -278,17 +318,15 @@ def retrain(
         force: Promote the model even when it is worse than the champion; the decision says so.
     """
     named = named_overrides(source=source, rho1=rho1, solver=solver, max_iterations=max_iterations, warm=warm)
-    project = Project.open(
-        Path(root), Path(params_file) if params_file else None, [*(overrides or []), *named], add or []
-    )
+    project = project_of(root, [*(overrides or []), *named], add or [])
     project.force = force
-    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
-        settle_dead(root)
+    with lease(project.root, "a retraining"):
+        settle_dead(str(project.root))
         try:
             with recorded(project, get_run_logger().warning) as decisions:
                 project.prepare()
                 figures = run_steps(project)
                 decisions.append(figures["promote"])
-            return figures
+            return ended(figures)
         finally:
             leave_no_queue()

@@ -1,18 +1,18 @@
 """Flows as the command line starts them: a terminal that listens, errors that say what to do."""
 
+import atexit
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from engine.errors import EspalierError
 from flows.experiments import chosen
-from flows.locks import waiting_for
-from flows.newdata import relative
+from flows.permitted import asked_by_us, permitted
 from flows.pipeline import Project
-from flows.server import embedded_ends_with_us
-from flows.settings import must_answer, prefect_environment
+from flows.server import embedded_server, full_disk
+from flows.settings import must_answer, prefect_environment, use
 from flows.signals import ending_cleanly
 from tasks.experiments import Settings
 from tasks.progress import Progress
@@ -31,12 +31,12 @@ def run_flow(
     reaches the caller as it was raised.
     """
     root = root.resolve()
-    Project.open(root, params_file, list(overrides), list(add)).check()
-    with _prefect(root, progress_of):
+    project = Project.open(root, params_file, list(overrides), list(add))
+    project.check()
+    with _prefect(root, progress_of), asked_by_us(project):
         from flows.retrain import retrain
 
-        file = params_file and str(params_file.resolve())
-        return retrain(root=str(root), overrides=list(overrides), params_file=file, add=relative(root, list(add)))
+        return retrain(root=str(root), overrides=permitted(overrides))
 
 
 def run_sweep(
@@ -48,10 +48,11 @@ def run_sweep(
 ) -> dict:
     """The path of rho1 as the Prefect flow `sweep`; its figures."""
     root = root.resolve()
-    with _prefect(root, progress_of):
+    project = Project.open(root, params_file, list(overrides))
+    with _prefect(root, progress_of), asked_by_us(project):
         from flows.sweep import sweep
 
-        return sweep(str(root), options, list(overrides), params_file and str(params_file.resolve()))
+        return sweep(str(root), options, permitted(overrides))
 
 
 def run_reproduce(
@@ -60,51 +61,69 @@ def run_reproduce(
     """Experiments as the Prefect flow `reproduce`; the figures of each. A wrong name is told before Prefect starts."""
     root = root.resolve()
     chosen(name, settings)
-    with _prefect(root, progress_of):
+    with _prefect(root, progress_of), asked_by_us((root, settings)):
         from flows.reproduce import with_threads
 
-        return with_threads()(str(root), name, settings.quick, str(settings.data))
+        return with_threads()(str(root), name, settings.quick)
 
 
 @contextmanager
 def _prefect(root: Path, progress_of: Callable[[str], Progress] | None) -> Iterator[None]:
     """Prefect told of our settings, a server that answers, and someone who listens to the steps."""
     prefect_environment(root)
+    progress = progress_of("prefect") if progress_of else Progress()
     with ending_cleanly():
-        _find_server()
+        progress.begin(None, "")
+        progress.step(0, "starting; `--direct` runs without it")
+        _find_server(root)
         from flows.retrain import listener_of
+
+        progress.end("started")
 
         token = listener_of.set(progress_of)
         try:
-            with _failures_told_once():
+            with _failures_told_once(), _full_disk_named():
                 yield
         finally:
             listener_of.reset(token)
 
 
-def _find_server() -> None:
-    """A server that answers: the one that is configured, else Prefect's embedded one, started here."""
+def _find_server(root: Path) -> None:
+    """A server that answers: the one that is configured, else one of our own for this process, started here."""
     api = os.environ.get("PREFECT_API_URL")
     if api:
         must_answer(api, "and the embedded server is used, or run without Prefect: `espalier run --direct`")
     else:
-        _start_embedded()
+        _start_embedded(root)
 
 
-def _start_embedded() -> None:
-    """Start the embedded server, one process at a time: two at once would both make the database."""
-    home = Path(os.environ["PREFECT_HOME"])
+# Ended after all that Prefect does at its own end: it was imported later.
+_until_exit = ExitStack()
+atexit.register(_until_exit.close)
+
+
+def _start_embedded(root: Path) -> None:
+    """Start the embedded server, which this process uses from now on."""
     try:
-        with waiting_for(home / "start.lock"):
-            from prefect import get_client
-
-            with embedded_ends_with_us(), get_client(sync_client=True) as client:
-                client.hello().raise_for_status()
-    except (OSError, RuntimeError) as error:
+        use(root, _until_exit.enter_context(embedded_server(root)))
+    except EspalierError as error:
         raise EspalierError(
-            f"Prefect's embedded server did not start in {home}: {str(error).splitlines()[0]}; "
+            f"Prefect's embedded server did not start in {os.environ['PREFECT_HOME']}: {error}; "
             "`espalier doctor` looks for the cause, `espalier run --direct` does without it"
         ) from error
+
+
+@contextmanager
+def _full_disk_named() -> Iterator[None]:
+    """Prefect says of a database that it cannot write to no more than that the server is not available."""
+    from httpx import HTTPError
+
+    try:
+        yield
+    except HTTPError as error:
+        if told := full_disk(Path(os.environ.get("PREFECT_HOME") or ".")):
+            raise EspalierError(f"Prefect's server cannot write its database: {told}") from error
+        raise
 
 
 TOLD = ("Finished in state", "Crash detected!")

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import threading
 import time
@@ -17,10 +18,12 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from engine.errors import EspalierError
+from flows import permitted
+from flows.access import CLIENT, auth_file, auth_string
 from flows.locks import alone
 from flows.pipeline import Project
 from flows.server import log_file, own_server
-from flows.settings import must_answer, prefect_environment, running_server
+from flows.settings import must_answer, prefect_environment, running_server, use
 from flows.signals import POLL_SECONDS, ending_cleanly
 from tasks import store
 
@@ -54,16 +57,16 @@ def serve(
     schedule, first = _schedule(cron, interval, zone)
     with ending_cleanly(), _only(root, name), _server(root, port) as url:
         say(f"dashboard: {url}")
+        if _is_ours(root, url):
+            say(f"the page asks for a password: {_password_place(root)}")
         say(f"next run: {first:%A %d %B %Y, %H:%M:%S %Z} ({f'cron {cron}' if cron else f'every {interval}'})")
         say("Ctrl-C ends the schedule")
-        file = params_file and str(params_file)
-        parameters = {"root": str(root), "overrides": list(overrides), "params_file": file}
         times = {"cron": cron, "zone": zone, "seconds": interval and interval.total_seconds()}
-        with _served(root, name, times) as before:
+        with _served(root, name, times) as before, permitted.serving(root, overrides, params_file):
             due = missed(times, before)
             if due:
                 say(f"missed: {due:%A %d %B %Y, %H:%M:%S %Z}; made up for now, once")
-            _serve(name, schedule, parameters, tags=[root.name], at_once=due is not None)
+            _serve(name, schedule, {"root": str(root)}, tags=[root.name], at_once=due is not None)
         say("the schedule has ended")
 
 
@@ -81,7 +84,7 @@ def _served(root: Path, name: str, times: dict) -> Iterator[datetime | None]:
     Written down every minute, for the case that we are killed.
     """
     path, before = root / ".espalier" / f"serve-{name}.json", None
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         found = json.loads(path.read_text(encoding="utf-8"))
         before = datetime.fromisoformat(found["until"]) if found["times"] == times else None
     over = threading.Event()
@@ -185,11 +188,14 @@ def dashboard(root: Path, port: int | None = None, open_browser: bool = False, s
     if api:
         must_answer(api, "and a local server is started")
         say(f"dashboard: {_page(api)} (it runs already)")
+        if _is_ours(root, _page(api)):
+            say(f"the page asks for a password: {_password_place(root)}")
         if open_browser:
             webbrowser.open(_page(api))
         return
     with ending_cleanly(), own_server(root, port) as (server, process):
         say(f"dashboard: {server['url']}")
+        say(f"the page asks for a password: {auth_string(root)}")
         if open_browser:
             webbrowser.open(server["url"])
         if process is None:
@@ -205,8 +211,26 @@ def dashboard(root: Path, port: int | None = None, open_browser: bool = False, s
         raise EspalierError(f"the Prefect server ended by itself with code {code}; see {log_file(root)}")
 
 
+def client_environment(root: Path) -> str:
+    """For a shell: what `prefect` commands need to talk to the project's server."""
+    server = running_server(root)
+    if server is None:
+        raise EspalierError(f"no server of the project in {root} runs: start one with `espalier dashboard`")
+    values = {"PREFECT_API_URL": server["api"], CLIENT: auth_string(root) or ""}
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
+
+
 def _page(api: str) -> str:
     return api.rstrip("/").removesuffix("/api")
+
+
+def _is_ours(root: Path, url: str) -> bool:
+    return (running_server(root) or {}).get("url") == url
+
+
+def _password_place(root: Path) -> str:
+    """Where the password is; a log need not hold it."""
+    return f"it is in {auth_file(root)}" if auth_file(root).exists() else f"it is what {CLIENT} says"
 
 
 def _schedule(cron: str | None, interval: timedelta | None, zone: str):
@@ -248,18 +272,19 @@ def next_time(cron: str, zone: str = "UTC", after: datetime | None = None) -> da
 @contextmanager
 def _server(root: Path, port: int | None) -> Iterator[str]:
     """The page of a server that answers, which Prefect uses within the block."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-    api = os.environ.get("PREFECT_API_URL")
+    before = {name: os.environ.get(name) for name in ("PREFECT_API_URL", CLIENT)}
+    api = before["PREFECT_API_URL"]
     if api and (running_server(root) or {}).get("api") != api:
         must_answer(api, "and a local server is started")
         yield _page(api)
         return
     with own_server(root, port) as (server, _):
-        os.environ["PREFECT_API_URL"] = server["api"]
+        use(root, server)
         try:
-            with temporary_settings({PREFECT_API_URL: server["api"]}):
+            with temporary_settings({PREFECT_API_URL: server["api"], PREFECT_API_AUTH_STRING: os.environ[CLIENT]}):
                 yield server["url"]
         finally:
-            if not api:
-                del os.environ["PREFECT_API_URL"]
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})

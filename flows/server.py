@@ -3,12 +3,13 @@
 The child ends with its parent, however that ends: it reads a pipe that only the parent
 holds open. Signals it does not hear, so that one sent to all processes at once does not
 take the server away from those that still report to it.
-`python -m flows.server PORT` is the child. Prefect's embedded server is started in the same way,
-as `python -m flows.server uvicorn ...`, so that none is left behind by a run that was killed.
+`python -m flows.server PORT` is the child; with `embedded` it has no page and no schedules, and serves one process
+that has no other server. Prefect's own embedded server would let in whoever asks, wait for minutes for one that is
+dead, and be left behind by a run that was killed.
 """
 
 import os
-import runpy
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from engine.errors import EspalierError
+from flows.access import SERVER, guard, server_environment
 from flows.locks import waiting_for
 from flows.settings import answers, dashboard_file, prefect_home, running_server
 from flows.signals import children_deaf, hear_again
@@ -29,6 +31,7 @@ from tasks import store
 
 HOST, PORT = "127.0.0.1", 4200
 START_SECONDS, STOP_SECONDS = 120, 15
+FULL = 2**20  # bytes; a disk with fewer free is full: a first start of Prefect writes more
 PACKAGES = Path(__file__).resolve().parents[1]
 
 
@@ -38,9 +41,8 @@ def own_server(root: Path, port: int | None = None) -> Iterator[tuple[dict, subp
     with waiting_for(prefect_home(root) / "start.lock"):
         server, process = running_server(root), None
         if server is None:
-            process = _start(root, port := choose_port(port))
-            server = {"url": f"http://{HOST}:{port}", "api": f"http://{HOST}:{port}/api", "pid": process.pid}
-            _announce(root, server, process)
+            server, process = _started(root, choose_port(port))
+            store.write_json(dashboard_file(root), server)
     try:
         yield server, process
     finally:
@@ -48,6 +50,18 @@ def own_server(root: Path, port: int | None = None) -> Iterator[tuple[dict, subp
             _stop(process)
             if running_server(root) is None:
                 dashboard_file(root).unlink(missing_ok=True)
+
+
+@contextmanager
+def embedded_server(root: Path) -> Iterator[dict]:
+    """A server for this block and this process, on any port; one starts at a time: two would both make the database."""
+    home = Path(os.environ.get("PREFECT_HOME") or prefect_home(root))
+    with waiting_for(home / "start.lock"):
+        server, process = _started(root, _any_free(), embedded=True)
+    try:
+        yield server
+    finally:
+        _stop(process)
 
 
 def choose_port(wanted: int | None) -> int:
@@ -79,38 +93,51 @@ def _any_free() -> int:
         return trial.getsockname()[1]
 
 
-def log_file(root: Path) -> Path:
-    return root.resolve() / ".espalier" / "server.log"
+def log_file(root: Path, embedded: bool = False) -> Path:
+    return root.resolve() / ".espalier" / ("embedded.log" if embedded else "server.log")
 
 
-def _start(root: Path, port: int) -> subprocess.Popen:
-    """Start the child; it is not ready yet."""
-    environment = {name: value for name, value in with_packages(os.environ).items() if name != "PREFECT_API_URL"}
-    environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
-    with log_file(root).open("wb") as log, children_deaf():
-        command = [sys.executable, "-m", "flows.server", str(port)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": log, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(command, env=environment, **pipes)
-
-
-def _announce(root: Path, server: dict, process: subprocess.Popen) -> None:
-    """Wait until the server is well and write down where it is."""
+def _started(root: Path, port: int, embedded: bool = False) -> tuple[dict, subprocess.Popen]:
+    """A new server that is well, as `running_server` describes it, and its process."""
+    log = log_file(root, embedded)
+    process = _start(root, port, embedded, log)
+    server = {"url": f"http://{HOST}:{port}", "api": f"http://{HOST}:{port}/api", "pid": process.pid}
     try:
-        _wait(root, server["api"], process)
-        store.write_json(dashboard_file(root), server)
+        _wait(server["api"], process, log)
     except BaseException:
         _stop(process)
         raise
+    return server, process
 
 
-def _wait(root: Path, api: str, process: subprocess.Popen) -> None:
+def _start(root: Path, port: int, embedded: bool, log: Path) -> subprocess.Popen:
+    """Start the child; it is not ready yet."""
+    environment = {name: value for name, value in with_packages(os.environ).items() if name != "PREFECT_API_URL"}
+    environment |= {"PREFECT_SERVER_UI_API_URL": f"http://{HOST}:{port}/api"} | server_environment(root, port)
+    environment |= {"PREFECT_SERVER_UI_ENABLED": "false"} if embedded else {}
+    with log.open("wb") as output, children_deaf():
+        command = [sys.executable, "-m", "flows.server", str(port), *(["embedded"] if embedded else [])]
+        pipes = {"stdin": subprocess.PIPE, "stdout": output, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, env=environment, **pipes)
+
+
+def _wait(api: str, process: subprocess.Popen, log: Path) -> None:
+    """Until the server is well; an error with the cause when it ends before, or takes too long."""
     end = time.monotonic() + START_SECONDS
     while not (_is_ours(api, process) and answers(api, 1.0)):
         if process.poll() is not None:
-            raise EspalierError(f"the server ended while starting: {_last_words(root)}; see {log_file(root)}")
+            full = full_disk(log.parent) or full_disk(Path(os.environ.get("PREFECT_HOME") or log.parent))
+            raise EspalierError(full or f"the server ended while starting: {_last_words(log)}; see {log}")
         if time.monotonic() > end:
-            raise EspalierError(f"the server did not answer within {START_SECONDS} s; see {log_file(root)}")
+            raise EspalierError(f"the server did not answer within {START_SECONDS} s; see {log}")
         time.sleep(0.2)
+
+
+def full_disk(place: Path) -> str | None:
+    """Words for a disk without space, on which neither a database nor a log can say so; None when there is some."""
+    place = next(folder for folder in (place, *place.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    return f"no space is left on the disk of {place} ({free:,} bytes free): make room there" if free < FULL else None
 
 
 def _is_ours(api: str, process: subprocess.Popen) -> bool:
@@ -123,9 +150,11 @@ def _is_ours(api: str, process: subprocess.Popen) -> bool:
     return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
 
 
-def _last_words(root: Path) -> str:
-    lines = log_file(root).read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+def _last_words(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = [line.strip() for line in lines if line.strip()]
+    told = [line for line in lines if "Error" in line]  # the line of a traceback that says what went wrong
+    return (told or lines or ["it said nothing"])[-1]
 
 
 def _stop(process: subprocess.Popen) -> None:
@@ -146,42 +175,28 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextmanager
-def embedded_ends_with_us() -> Iterator[None]:
-    """Processes that Prefect starts within it get a group of their own, and its embedded server a pipe that we hold.
-
-    A group of their own, because it is not for us to say which signals they hear: see `children_deaf`.
-    """
-    original = subprocess.Popen
-
-    class Child(original):
-        def __init__(self, args, *others, **options):
-            if list(args[1:3]) == ["-m", "uvicorn"]:
-                args, options["stdin"] = [args[0], "-m", "flows.server", *args[2:]], subprocess.PIPE
-                options["env"] = with_packages(options.get("env") or os.environ)
-            super().__init__(args, *others, start_new_session=True, **options)
-
-    subprocess.Popen = Child
-    try:
-        yield
-    finally:
-        subprocess.Popen = original
-
-
 def with_packages(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child that can import what we can."""
     path = os.pathsep.join(filter(None, [str(PACKAGES), environment.get("PYTHONPATH")]))
     return {**environment, "PYTHONPATH": path}
 
 
+def listen(port: int, embedded: bool) -> None:
+    """Prefect's application behind our guard, in this process, until it is told to end."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+    from prefect.settings import get_current_settings
+
+    app, settings = create_app(final=True, ephemeral=embedded), get_current_settings().server.api
+    if not settings.auth_string:
+        raise EspalierError(f"{SERVER} is not set: the server is started by `espalier dashboard` or `espalier serve`")
+    guard(app, settings.cors_allowed_origins.split(","))
+    uvicorn.run(app, host=HOST, port=port, log_level="warning")
+
+
 def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if sys.argv[1] == "uvicorn":
-        sys.argv = sys.argv[1:]
-        runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)
-        return
-    sys.argv = ["prefect", "--no-prompt", "server", "start", "--host", HOST, "--port", sys.argv[1]]
-    runpy.run_module("prefect", run_name="__main__")
+    listen(int(sys.argv[1]), sys.argv[2:] == ["embedded"])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Nothing here overrides what the user has set.
 """
 
+import base64
 import json
 import os
 import urllib.request
@@ -11,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from engine.errors import EspalierError
+from flows.access import CLIENT, NAMES, auth_string
 
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -26,7 +28,6 @@ DEFAULTS = {
     "PREFECT_TASKS_DISABLE_CACHING": "true",
 }
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING"}  # the dashboard's log still gets everything
-LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def prefect_environment(root: Path, quiet: bool = True) -> None:
@@ -38,11 +39,21 @@ def prefect_environment(root: Path, quiet: bool = True) -> None:
     if quiet and not os.environ.get("PREFECT_LOGGING_LEVEL"):
         _set_defaults(QUIET)
     _let_loopback_pass_the_proxy()
-    if os.environ.get("PREFECT_API_URL"):
+    named = os.environ.get("PREFECT_API_URL")
+    if not named:
+        _set_defaults({"PREFECT_HOME": str(prefect_home(root))})
+    elif not _is_local(named):
         return
-    _set_defaults({"PREFECT_HOME": str(prefect_home(root))})
-    if server := running_server(root):
-        os.environ["PREFECT_API_URL"] = server["api"]
+    server = running_server(root)
+    if server and named in (None, "", server["api"]):
+        use(root, server)
+
+
+def use(root: Path, server: dict) -> None:
+    """From now on Prefect talks to the project's server."""
+    os.environ["PREFECT_API_URL"] = server["api"]
+    if string := auth_string(root):
+        os.environ[CLIENT] = string
 
 
 def _set_defaults(values: dict[str, str]) -> None:
@@ -58,7 +69,7 @@ def _let_loopback_pass_the_proxy() -> None:
     given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     hosts = [host.strip() for host in given.split(",") if host.strip()]
     if "*" not in hosts:
-        hosts += [host for host in LOOPBACK if host not in hosts]
+        hosts += [host for host in NAMES if host not in hosts]
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(hosts)
 
 
@@ -76,7 +87,7 @@ def running_server(root: Path) -> dict | None:
     try:
         server = json.loads(dashboard_file(root).read_text(encoding="utf-8"))
         alive = _is_alive(server.get("pid")) and answers(server["api"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return server if alive else None
 
@@ -96,9 +107,8 @@ def _is_alive(pid: int | None) -> bool:
 
 def answers(api: str, seconds: float = 3.0) -> bool:
     """Whether a Prefect server at this address says that it is well."""
-    proxies = urllib.request.ProxyHandler({} if _is_local(api) else None)
     try:
-        with urllib.request.build_opener(proxies).open(f"{api.rstrip('/')}/health", timeout=seconds) as reply:
+        with _open(api, "/health", seconds) as reply:
             return reply.status == 200 and json.loads(reply.read()) is True
     except HTTPError as error:
         return not _is_local(api) and error.code < 500  # someone is there and wants to know who asks
@@ -106,8 +116,27 @@ def answers(api: str, seconds: float = 3.0) -> bool:
         return False
 
 
+def lets_us_in(api: str) -> bool:
+    """Whether a server of this machine takes our authentication string; one elsewhere may ask for other things."""
+    try:
+        with _open(api, "/version", 10):
+            return True
+    except HTTPError as error:
+        return not (_is_local(api) and error.code == 401)
+    except OSError:
+        return True
+
+
+def _open(api: str, path: str, seconds: float):
+    proxies = urllib.request.ProxyHandler({} if _is_local(api) else None)
+    request = urllib.request.Request(api.rstrip("/") + path)
+    if _is_local(api) and os.environ.get(CLIENT):
+        request.add_header("Authorization", f"Basic {base64.b64encode(os.environ[CLIENT].encode()).decode()}")
+    return urllib.request.build_opener(proxies).open(request, timeout=seconds)
+
+
 def _is_local(address: str) -> bool:
-    return urlsplit(address).hostname in LOOPBACK
+    return urlsplit(address).hostname in NAMES
 
 
 def must_answer(api: str, otherwise: str) -> None:
@@ -115,4 +144,9 @@ def must_answer(api: str, otherwise: str) -> None:
     if not answers(api, 10):
         raise EspalierError(
             f"PREFECT_API_URL is {api}: no Prefect server answers there; start it, or unset the variable {otherwise}"
+        )
+    if not lets_us_in(api):
+        raise EspalierError(
+            f"PREFECT_API_URL is {api}: the server there asks for another authentication string; set {CLIENT}, for the "
+            'dashboard of a project by `eval "$(espalier -C DIR dashboard --env)"`'
         )

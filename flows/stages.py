@@ -22,7 +22,8 @@ from tasks.progress import Progress
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
 OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result, so nothing depends on them
-ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/store.py")  # code that every stage rests on
+# Code that every stage rests on.
+ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store.py")
 
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
            "tasks/cluster/workers.py")  # fmt: skip
@@ -75,7 +76,8 @@ def watched(path: str) -> str:
 STAGES = (
     Stage(
         "ingest", "parse, validate, align and split the source",
-        ("tasks/formats", "tasks/ingest.py", "tasks/page.py", "tasks/profile.py", "tasks/sources"), (),
+        ("tasks/formats", "tasks/ingest.py", "tasks/limits.py", "tasks/page.py", "tasks/profile.py",
+         "tasks/sequence_hashes.py", "tasks/sources", "tasks/split.py"), (),
         (*TOKENS, store.PROFILE), ("ingest",),
         named=("ingest.path", "ingest.more", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
     ),
@@ -95,14 +97,16 @@ STAGES = (
         ("tasks/checkpoint.py", *WORKERS, "tasks/cluster/blocks.py", "tasks/cluster/training.py", "tasks/plan.py",
          "tasks/rho1_path.py", "tasks/train.py"),
         ("data/features", "data/tokens/dev.arrow", store.WEIGHTS),
-        (store.CANDIDATE, store.TRACE, store.RHO1_PATH), ("train",), named=("train.initial",),
+        (store.CANDIDATE, store.TRACE, store.RHO1_PATH), ("train", "evaluate.decode"), named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
-        ("tasks/evaluate.py", "tasks/risk.py", "tasks/slices.py", "tasks/spans.py", "tasks/tagging.py",
-         "tasks/template.py", "tasks/templates.py", "tasks/pattern_files.py", "tasks/sources", *WORKERS,
-         "tasks/cluster/testing.py"),
-        (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/test.arrow", "data/tokens/train.arrow"),
+        ("tasks/decoding.py", "tasks/evaluate.py", "tasks/formats", "tasks/headline.py", "tasks/limits.py",
+         "tasks/page.py", "tasks/risk.py", "tasks/second_looks.py", "tasks/sequence_hashes.py", "tasks/slices.py",
+         "tasks/tagging.py", "tasks/template.py", "tasks/templates.py", "tasks/pattern_files.py", "tasks/sources",
+         *WORKERS, "tasks/cluster/testing.py"),
+        (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/dev.arrow", "data/tokens/test.arrow",
+         "data/tokens/train.arrow"),
         (store.PREDICTIONS,), ("evaluate",), named=("evaluate.reference",),
         metrics=(store.METRICS,),
         plots=tuple(
@@ -111,11 +115,13 @@ STAGES = (
     ),
     Stage(
         "report", "write the page",
-        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/history.py", "tasks/page.py",
-         "tasks/path_page.py", "tasks/picture.py", "tasks/profile.py", "tasks/slices.py", "tasks/spans.py"),
+        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/headline.py", "tasks/history.py",
+         "tasks/limits.py", "tasks/page.py", "tasks/path_page.py", "tasks/picture.py", "tasks/profile.py",
+         "tasks/sequence_hashes.py", "tasks/slices.py"),
         (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
          store.CLUSTERS, store.MANIFEST),
-        (store.REPORT,), tuple(name for name in Params().as_dict() if name not in OF_NO_STAGE),
+        (),  # the page tells the decision and the times of its run, so it is no output that could be compared
+        tuple(name for name in Params().as_dict() if name not in OF_NO_STAGE),
     ),
 )  # fmt: skip
 
@@ -145,10 +151,10 @@ def dvc_stage(item: Stage, params: Params, with_code: bool = True, root: Path = 
         "desc": item.help,
         "deps": sorted({*inputs, *((*ALWAYS, *item.code) if with_code else ())}),
         "params": sorted(set(item.params) & set(params.given)),
-        "outs": [{path: {"persist": True}} for path in (*item.writes, *item.plots)],
     }
-    if item.metrics:
-        entry["metrics"] = [{path: {"persist": True}} for path in item.metrics]
+    for kind, paths in (("outs", (*item.writes, *item.plots)), ("metrics", item.metrics)):
+        if paths:
+            entry[kind] = [{path: {"persist": True}} for path in paths]
     return entry
 
 

@@ -3,16 +3,16 @@
 From the command line come in through `flows.run`, which sets the environment first.
 """
 
-from pathlib import Path
-
 from prefect import Task, flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from flows.locks import alone
+from flows.locks import lease
+from flows.permitted import project_of
 from flows.pipeline import Project
 from flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass, unharmed
 from tasks import sweep as sweeping
+from tasks.progress import working
 
 SHOWN = ("rho1", "active", "dev_token_error", "dev_f1", "train_token_error", "objective", "iterations")
 
@@ -34,7 +34,8 @@ def path_task(project: Project, options: dict) -> Task:
     def path() -> dict:
         outside = listener_of.get()
         progress = Both(outside("sweep"), Bar("sweep")) if outside else Bar("sweep")
-        figures = sweeping.main(project.root, project.params, progress, **options)
+        with working(progress):
+            figures = sweeping.main(project.root, project.params, progress, **options)
         get_run_logger().info("sweep: chosen rho1 %.4g of %d points", figures["chosen"], len(figures["points"]))
         publish(figures)
         return figures
@@ -43,17 +44,14 @@ def path_task(project: Project, options: dict) -> Task:
 
 
 @flow(name="sweep", persist_result=False, retries=0)
-def sweep(
-    root: str = ".", options: dict | None = None, overrides: list[str] | None = None, params_file: str | None = None
-) -> dict:
+def sweep(root: str = ".", options: dict | None = None, overrides: list[str] | None = None) -> dict:
     """Train along a path of rho1 on the features that are there, and choose by the development data.
 
     Args:
-        root: Folder of the project, where params.yaml, data, models and reports are.
+        root: Folder of the project that is served; no other is accepted.
         options: points, largest, smallest and sparser, as `espalier sweep` takes them.
         overrides: Parameters to use instead of those in the file, such as train.solver=pqn
-        params_file: Parameter file to use instead of params.yaml
     """
-    project = Project.open(Path(root), Path(params_file) if params_file else None, overrides or [])
-    with alone(project.root / ".espalier" / "run.lock", "another run is under way in this project"):
+    project = project_of(root, overrides or [])
+    with lease(project.root, "a sweep"):
         return path_task(project, options or {})(return_state=True).result()

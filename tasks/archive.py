@@ -6,6 +6,7 @@ put back (`roll_back`) and any earlier retraining is brought out again (`restore
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
@@ -23,6 +24,7 @@ FILES = {"candidate.model": store.CANDIDATE, "trace.jsonl": store.TRACE, "metric
          "report.html": store.REPORT, "profile.json": store.PROFILE, "clusters.json": store.CLUSTERS,
          "dvc.lock": "dvc.lock"}  # fmt: skip
 IN_PLACE = ("candidate.model", "trace.jsonl", "metrics.json", "report.html")
+KEPT_FIGURES = ("measure", "measure_name", "challenger_value", "challenger_error", "test_version")
 STEPS_DIGITS = 3  # a longer number is the beginning of a hash
 
 
@@ -58,7 +60,6 @@ def keep(root: Path, decision: dict, params: Params, source: str = store.CANDIDA
             used = {name: values for name, values in params.as_dict().items() if name not in history.SECRET}
             store.write_text(temporary / PARAMS_FILE, yaml.safe_dump(used, sort_keys=False, allow_unicode=True))
         store.write_json(temporary / DECISION_FILE, decision)
-        store.write_text(target.parent / ".gitignore", "*\n")
         os.replace(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -77,7 +78,7 @@ def _belong(root: Path) -> bool:
     """Whether the metrics that lie there are of the candidate, and not of a model before it."""
     if not (root / store.METRICS).is_file():
         return False
-    metrics, model = store.read_json(root / store.METRICS), Model.load(root / store.CANDIDATE)
+    metrics, model = store.read_metrics(root), Model.load(root / store.CANDIDATE)
     try:
         return all(metrics.get(name) == value for name, value in model_figures(model).items())
     except KeyError:  # a model that no training of ours has made
@@ -96,12 +97,18 @@ def keep_champion(root: Path, decisions: list[dict], params: Params) -> None:
 
 def prune(root: Path, decisions: list[dict], limit: int | None) -> None:
     """Remove all but the newest `limit` retrainings and those that have the newest `limit` champions."""
+    for name in surplus(root, names(root), decisions, limit):
+        shutil.rmtree(folder(root, name))
+
+
+def surplus(root: Path, kept: Iterable[str], decisions: list[dict], limit: int | None) -> list[str]:
+    """Those that are more than the newest `limit` and have none of the newest `limit` champions."""
     if limit is None:
-        return
-    all_names, champions = names(root), set(reigns(decisions)[-limit:])
-    for name in all_names[:-limit]:
-        if model_of(root, name) not in champions:
-            shutil.rmtree(folder(root, name))
+        return []
+    models = {d["id"]: d["model_sha256"] for d in decisions if "id" in d}
+    champions = set(reigns(decisions)[-limit:])
+    return [name for name in sorted(kept, key=_age)[:-limit]
+            if (models.get(name) or model_of(root, name)) not in champions]  # fmt: skip
 
 
 def promotion_of(decisions: list[dict], digest: str) -> dict:
@@ -122,8 +129,8 @@ def ids(root: Path, decisions: list[dict]) -> list[str]:
 def model_of(root: Path, name: str) -> str:
     """The hash of a kept model, as its decision says; the empty text where that is damaged."""
     try:
-        return store.read_json(folder(root, name) / DECISION_FILE)["model_sha256"]
-    except (EspalierError, KeyError, TypeError):
+        return store.read_decision(folder(root, name) / DECISION_FILE)["model_sha256"]
+    except EspalierError:
         return ""
 
 
@@ -165,7 +172,7 @@ def _walk(decisions: list[dict]) -> tuple[list[str], dict[str, dict]]:
 def earlier_champion(root: Path, what: str) -> str:
     """The hash of the champion that `what` means: so many steps back, or the beginning of a hash."""
     path = root / store.DECISIONS
-    decisions = store.read_jsonl(path) if path.exists() else []
+    decisions = store.read_decisions(root)
     line, champion = reigns(decisions), root / store.CHAMPION
     present = store.file_hash(champion) if champion.is_file() else None
     if present and present not in line[-1:]:
@@ -176,7 +183,7 @@ def earlier_champion(root: Path, what: str) -> str:
             raise EspalierError(f"cannot go back by {steps}: the number of earlier champions on record is {before}")
         return line[-1 - steps]
     ever = dict.fromkeys(d["model_sha256"] for d in decisions if d["promoted"])
-    found = [model for model in ever if model.startswith(what)]
+    found = [model for model in ever if what and model.startswith(what)]
     if not found:
         raise EspalierError(
             f"no champion {what!r} in {path}: expected a number of steps or the beginning of the hash of a model that "
@@ -200,16 +207,16 @@ def roll_back(root: Path, digest: str, by: str, why: str | None) -> dict:
     model = folder(root, name) / "candidate.model"
     if store.file_hash(model) != digest:
         raise EspalierError(f"{model}: damaged, its hash is not {digest[:12]}; remove {model.parent}")
-    decisions = store.read_jsonl(root / store.DECISIONS)
-    champion, time, kept = root / store.CHAMPION, history.now(), store.read_json(model.parent / DECISION_FILE)
+    decisions = store.read_decisions(root)
+    champion, time, kept = root / store.CHAMPION, history.now(), store.read_decision(model.parent / DECISION_FILE)
     before = store.file_hash(champion) if champion.is_file() else None
     reason = f"rolled back by {by}" + (f": {why}" if why else "")
     record = {
         "kind": history.ROLLBACK, "id": new_id(root, decisions, time, digest), "time": time,
         "promoted": True, "forced": False, "reason": reason, "by": by, "why": why, "model_sha256": digest,
         "from_sha256": before, "restored_from": name, "data_version": kept.get("data_version"),
-        "difference": None, "low": None, "high": None, "champion_error": None,
-        "challenger_error": kept.get("challenger_error"), "test_version": kept.get("test_version"),
+        "difference": None, "low": None, "high": None, "champion_error": None, "champion_value": None,
+        **{name: kept.get(name) for name in KEPT_FIGURES},
     }  # fmt: skip
     with store.replacing(champion) as temporary:
         shutil.copyfile(model, temporary)
@@ -221,7 +228,7 @@ def roll_back(root: Path, digest: str, by: str, why: str | None) -> dict:
 def restore(root: Path, name: str, target: Path | None) -> list[Path]:
     """Copy what is kept of a retraining into a folder, or, without one, model, metrics and report to their places."""
     source = folder(root, name)
-    if not source.is_dir():
+    if name not in names(root):  # '', '.' and '..' are folders, too
         raise EspalierError(
             f"{source}: nothing is kept of this retraining (version.keep); with a commit or tag of it "
             "`git checkout` and `dvc checkout` bring it back"

@@ -1,7 +1,8 @@
 """Cases that must not break: labelled sequences from a file that every promoted model must get right.
 
-In any of the formats of tasks/formats, with the columns of the training data; `_` (ingest.unknown) stands where any
-label will do, `A|B` where either of two will.
+In any of the formats of tasks/formats, with the columns of the training data. Where any label will do stands
+`ingest.unknown`, or `_` where that is null and the models have no such label; where either of two will do `A|B`, with
+`ingest.set_separator` or `|` in the same way.
 """
 
 from dataclasses import replace
@@ -16,15 +17,20 @@ from tasks.params import Params
 from tasks.sources import files
 from tasks.tagging import tag
 
-ANY = "_"  # as such a place is shown
+ANY, EITHER = "_", "|"  # marks of a place where any label or one of some will do, unless labels look like that
 
 
-def read_cases(root: Path, params: Params, inputs: int) -> pl.DataFrame:
-    """The tokens of all cases: sequence, line, x0, x1, …, label."""
+def read_cases(root: Path, params: Params, inputs: int, labels: list[str]) -> pl.DataFrame:
+    """The tokens of all cases: sequence, line, x0, x1, …, label; `labels` are those of the model."""
     path = root / params.promote.cases
     if not path.is_file():
         raise EspalierError(f"promote.cases is {params.promote.cases!r}: there is no such file in {root}")
     options = files.reading(params.ingest, inputs)
+    options = replace(
+        options,
+        unknown=options.unknown or (None if ANY in labels else ANY),
+        set_separator=options.set_separator or (None if any(EITHER in label for label in labels) else EITHER),
+    )
     try:
         name = formats.detect(path)
     except EspalierError:

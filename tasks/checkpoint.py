@@ -9,31 +9,39 @@ import json
 import os
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from engine.cache import source_hash
+from engine.monitor import STOP_REASONS
 from engine.state import State
+from engine.target import compile_target
 from tasks import store
 from tasks.params import Train
 
 FOLDER = ".espalier/checkpoints"
 MOST = 3  # files of interrupted trainings that are kept; the oldest go
 NO_MATTER = ("threads", "cluster", "checkpoint_seconds")  # parameters that change no byte of the result
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, MemoryError, RecursionError,
+    NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def key_of(root: Path, options: Train, manifest: dict, shards: dict[str, str], block_tokens: int) -> str:
-    """Sixteen hex digits that change with the data, the parameters that matter and the code. `shards`: name to hash."""
+    """Sixteen hex digits that change with the data, the parameters that matter, the code and what it
+    is compiled for. `shards`: name to hash.
+    """
     import numba
 
     chosen = {name: value for name, value in vars(options).items() if name not in NO_MATTER}
     named = {"weights": root / store.WEIGHTS} | ({"initial": root / options.initial} if options.initial else {})
     text = json.dumps(
         [chosen, manifest, shards, {name: store.file_hash(path) for name, path in named.items()}, block_tokens,
-         source_hash(), np.__version__, numba.__version__],
+         source_hash(), np.__version__, numba.__version__, compile_target()],
         sort_keys=True,
     )  # fmt: skip
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -43,20 +51,21 @@ class Checkpoint:
     """Writes what a solver offers when `seconds` have passed since the last time; None writes nothing by itself.
 
     `times` of the iterations are kept with it, and put back before `went_on` hears the state of an earlier
-    run. A disk that is full ends no training: `say` hears of it, and the state before it stays.
+    run. `also` gives vectors that are kept with a state. A disk that is full ends no training: `say` hears of it, and
+    the state before it stays.
     """
 
     def __init__(
         self, root: Path, key: str, seconds: float | None, say: Callable[[str], None],
         times: list[float] | None = None, went_on: Callable[[State], None] = lambda state: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, also: Callable[[], dict[str, np.ndarray]] = dict,
     ):  # fmt: skip
         self.path, self.seconds, self.say, self.clock = root / FOLDER / f"{key}.npz", seconds, say, clock
-        self.times, self.went_on = [] if times is None else times, went_on
+        self.times, self.went_on, self.also = [] if times is None else times, went_on, also
         self.written, self.last, self.saved = clock(), None, None
 
-    def earlier(self) -> State | None:
-        """The state in the file; a damaged file counts as none."""
+    def earlier(self, size: int | None = None) -> State | None:
+        """The state in the file; one that is damaged, or not of `size` weights, is told of and counts as none."""
         for half in self.path.parent.glob(f".{self.path.name}.*.tmp"):  # of a process that was killed while it wrote
             half.unlink(missing_ok=True)
         try:
@@ -67,10 +76,11 @@ class Checkpoint:
                 state = State(found["theta"], meta["loss"], found["gradient"], meta["iteration"], meta["evaluations"],
                               meta["reason"], pairs, meta["history"], vectors, meta["extra"])  # fmt: skip
                 times = meta["times"]
+            _check(state, times, size)
         except FileNotFoundError:
             return None
         except UNREADABLE as error:
-            self.say(f"{self.path} is damaged ({_line(error)}): training starts anew")
+            self.say(f"{self.path} is damaged ({_line(error)}) and will be replaced: training starts anew")
             return None
         self.times[:] = times
         self.last = self.saved = state
@@ -79,6 +89,7 @@ class Checkpoint:
         return state
 
     def offer(self, state: State) -> None:
+        state.vectors = state.vectors | self.also()
         self.last = state
         if self.seconds is not None and self.clock() - self.written >= self.seconds:
             self.save()
@@ -113,6 +124,30 @@ class Checkpoint:
         files = sorted(self.path.parent.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
         for path in files[:-MOST]:
             path.unlink(missing_ok=True)
+
+
+def _check(state: State, times: list[float], size: int | None) -> None:
+    """ValueError unless a solver can go on from the state: a weight that is not a number would end in the model."""
+    expected = state.theta.shape if size is None else (size,)
+    named = [("theta", state.theta), ("gradient", state.gradient), *state.vectors.items()]
+    named += [(f"{name}{i}", v) for i, pair in enumerate(state.pairs) for name, v in zip("sy", pair, strict=True)]
+    for name, vector in named:
+        if len(expected) != 1 or vector.dtype not in (np.float64, np.bool_):
+            raise ValueError(f"{name} is not a row of numbers")
+        if vector.shape != expected and name not in state.vectors:  # those may be of blocks
+            raise ValueError(f"{name} has {vector.size:,} weights, expected {expected[0]:,}")
+        if not np.all(np.isfinite(vector)):
+            raise ValueError(f"{name}[{int(np.argmin(np.isfinite(vector)))}] is not finite")
+    if not np.isfinite(state.loss) or min(state.iteration, state.evaluations) < 0:
+        raise ValueError(f"loss {state.loss} after iteration {state.iteration}")
+    if state.reason not in (None, *STOP_REASONS):
+        raise ValueError(f"a reason to stop that is not known: {str(state.reason)[:40]!r}")
+    for row in state.history:
+        if not np.isfinite([row["objective"], row["gradient_norm"], row["iteration"]]).all():
+            raise ValueError(f"the record of iteration {row['iteration']} is not finite")
+    if len(times) != len(state.history) or not np.isfinite(np.array(times, np.float64)).all():
+        raise ValueError(f"{len(times)} times of {len(state.history)} iterations")
+    dict(state.extra)
 
 
 def _arrays(state: State, times: list[float]) -> dict[str, np.ndarray]:

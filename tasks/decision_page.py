@@ -1,5 +1,8 @@
 """The page of decisions: the verdict, all that speaks for and against it, and every decision before it."""
 
+from typing import Any
+
+from tasks import headline
 from tasks.history import outcome
 from tasks.page import (
     MISSING,
@@ -37,19 +40,25 @@ def decision_page(decisions: list[dict]) -> str:
 
 
 def _verdict(last: dict) -> Html:
-    reasons, many = last.get("reasons") or [], len(last.get("reasons") or []) > 1
-    opening = f"{count(len(reasons), 'reason')} to refuse it" if many and not last["promoted"] else last["reason"]
-    listed = tag("ul", *(tag("li", f"{capital(text)}.") for text in reasons)) if many or last["forced"] else ""
+    words, reasons = headline.why(last)
+    opening, listed = f"{capital(words)}{':' if reasons else '.'}", _list(reasons) if reasons else ""
     warnings = (message(f"Warning: {text}.") for text in last.get("warnings") or [])
-    return join([lead(f"{capital(opening)}."), listed, *warnings, cards(_figures(last))])
+    return join([lead(opening), listed, *warnings, cards(_figures(last))])
+
+
+def _list(reasons: list[str]) -> Html:
+    return tag("ul", *(tag("li", f"{capital(text)}.") for text in reasons))
 
 
 def _figures(last: dict) -> list[Html]:
-    figures = [card("Challenger", percent(last["challenger_error"], 2), "error on the test data")]
-    if last["difference"] is not None:
-        interval = f"between {points(last['low'])} and {points(last['high'])} in resamples of the test data"
-        figures.insert(0, card("Champion", percent(last["champion_error"], 2), "error on the test data"))
-        figures.append(card("Difference", points(last["difference"]), interval))
+    found = headline.compared(last)
+    name = f"{found.name} on the test data"
+    figures = [card("Challenger", percent(found.challenger, 2), name, _tokens(last, "challenger"))]
+    if found.difference is not None:
+        interval = f"between {points(found.low)} and {points(found.high)} in resamples of the test data"
+        margin = f"margin {points(last['margin']).lstrip('+')}" if last.get("margin") is not None else None
+        figures.insert(0, card("Champion", percent(found.champion, 2), name, _tokens(last, "champion")))
+        figures.append(card("Difference", points(found.difference), interval, margin))
     if last.get("cases"):
         found = last["cases"]
         right, failed = number(found["cases"] - found["failed"]), found["champion_failed"]
@@ -62,6 +71,11 @@ def _figures(last: dict) -> list[Html]:
     if last.get("test_version"):
         figures.append(card("Test data", tag("code", short(last["test_version"])), "version"))
     return figures
+
+
+def _tokens(last: dict, who: str) -> str | None:
+    """Errors of tokens, beside another measure."""
+    return None if last.get("measure") in (None, headline.TOKEN) else f"tokens wrong {percent(last[f'{who}_error'], 2)}"
 
 
 def _labels(last: dict) -> Html | None:
@@ -98,15 +112,16 @@ def _cases(last: dict) -> Html | None:
 
 
 def _history(decisions: list[dict]) -> Html:
-    heads = ["When (UTC)", "Decision", "Champion", "Challenger", "Difference", "Model", "Why"]
+    heads = ["When (UTC)", "Decision", "Measure", "Champion", "Challenger", "Difference", "Model", "Why"]
     of = "" if len(decisions) <= ROWS else f" (of {number(len(decisions))})"
-    return table(f"Latest first{of}", heads, [_row(d) for d in reversed(decisions[-ROWS:])], (2, 3, 4), "stack")
+    rows = [_row(d, d is decisions[-1]) for d in reversed(decisions[-ROWS:])]
+    return table(f"Latest first{of}", heads, rows, (3, 4, 5), "stack")
 
 
-def _row(d: dict) -> list[str]:
-    difference = (
-        MISSING if d["difference"] is None else f"{points(d['difference'])} ({points(d['low'])} to {points(d['high'])})"
-    )
+def _row(d: dict, latest: bool) -> list[Any]:
+    """Reasons that stand in a list above are not listed again."""
+    found, (words, reasons) = headline.compared(d), headline.why(d)
+    why = join([words, ": above" if latest else _list(reasons)]) if reasons else words
     when = d["time"].replace("T", " ").removesuffix("+00:00")
-    errors = [percent(d[name], 2) for name in ("champion_error", "challenger_error")]
-    return [when, outcome(d), *errors, difference, short(d["model_sha256"]), d["reason"]]
+    values = [percent(value, 2) for value in (found.champion, found.challenger)]
+    return [when, outcome(d), found.name, *values, headline.difference_words(found), short(d["model_sha256"]), why]

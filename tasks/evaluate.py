@@ -1,6 +1,7 @@
 """Evaluate: the candidate on the test data; metrics, predictions and curves."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,15 +12,17 @@ from engine import decode
 from engine.data import Dataset, any_in_sequence, select
 from engine.errors import EspalierError
 from engine.layout import FAMILIES, Layout
-from engine.measures import calibration, sequence_error, token_error
+from engine.measures import EDIT_ERROR, F1, Measure, bootstrap, calibration, measure_of, sequence_error, token_error
 from engine.model import Model
-from tasks import store
+from engine.spans import scores
+from tasks import headline, store
+from tasks.decoding import DEFAULT, decoded, decoder_of
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.risk import excess_risk
+from tasks.second_looks import decoders, in_training, overlap
 from tasks.slices import by_frequency, by_length, seen_in_training, with_intervals
-from tasks.spans import marks_entities, scores
-from tasks.tagging import dataset_of, numbered, numbering
+from tasks.tagging import Numbering, dataset_of, numbered, numbering
 from tasks.template import Labels
 
 
@@ -41,10 +44,10 @@ class Part(NamedTuple):
     lengths: np.ndarray  # int64 [N]
 
 
-def measure(data: Dataset, layout: Layout, theta: np.ndarray) -> Part:
+def measure(data: Dataset, layout: Layout, theta: np.ndarray, decoder: str = DEFAULT) -> Part:
     """The part of one shard, which is in the numbering of the model."""
     at, known = np.arange(len(data.labels)), data.labels >= 0
-    predicted = decode.viterbi(data, layout, theta)
+    predicted = decoded(data, layout, theta, decoder)
     marginals = decode.marginals(data, layout, theta)
     right = np.where(known, marginals[at, np.maximum(data.labels, 0)], 0.0)
     return Part(predicted, marginals[at, predicted], right, losses_of(data, layout, theta), np.diff(data.offsets))
@@ -68,23 +71,31 @@ def active_counts(model: Model) -> dict[str, int]:
     return {f"active_{name}": b - a for name, a, b in zip(FAMILIES, bounds, bounds[1:], strict=False)}
 
 
-def error_figures(gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
-    """Error rates, and scores of chunks where the labels mark some."""
+def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
+    """What the task is judged by with its interval, error rates, and scores of entities where labels mark them.
+
+    Where labels spell a string, a sequence is wrong when its string is.
+    """
+    counts = judged_by.counts(gold, predicted, offsets)
     figures = {
+        "measure": judged_by.name,
         "token_error": token_error(np.array(gold), np.array(predicted)),
         "sequence_error": sequence_error(np.array(gold), np.array(predicted), offsets),
     }
-    if marks_entities({*gold, *predicted}):
-        overall, by_kind = scores(gold, predicted, offsets)
-        figures |= {name: overall[name] for name in ("precision", "recall", "f1")}
-        figures["chunks"] = by_kind
-    return figures
+    if judged_by.name == EDIT_ERROR:
+        figures["sequence_error"] = float(np.mean(counts.over > 0))
+    if judged_by.name == F1.name:
+        overall, figures["chunks"] = scores(gold, predicted, offsets)
+        figures |= {name: overall[name] for name in ("precision", "recall")}
+    names = (judged_by.name, f"{judged_by.name}_low", f"{judged_by.name}_high")
+    return figures | dict(zip(names, bootstrap(counts), strict=True))
 
 
 def model_figures(model: Model) -> dict:
     """What the model file says of its training."""
     keys = ("objective", "stop_reason", "iterations", "features", "train_sequences", "train_tokens")
-    return {key: model.info[key] for key in keys} | active_counts(model) | {"labels": len(model.labels)}
+    some = {key: model.info[key] for key in ("path_iterations", "best_iteration") if key in model.info}
+    return {key: model.info[key] for key in keys} | some | active_counts(model) | {"labels": len(model.labels)}
 
 
 def loss_figures(found: Part, other: np.ndarray | None = None) -> dict:
@@ -124,6 +135,11 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
         store.write_csv(folder / f"{name}.csv", list(rows[0]), (row.values() for row in rows))
 
 
+def numbers_of(root: Path, manifest: dict, model: Model) -> Numbering:
+    """What the model calls the observations and labels of the features."""
+    return numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
+
+
 def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress: Progress) -> Iterator[Part]:
     """The parts of the test shards: on the workers of `train.cluster` where there are several, else one at a time."""
     if params.train.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
@@ -134,14 +150,14 @@ def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress:
             yield Part(*part)
             progress.step(note="decoded by a worker")
         return
-    numbers = numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
+    numbers = numbers_of(root, manifest, model)
     for shard in store.read_shards(root, "test", manifest):
-        yield measure(numbered(shard, numbers), model.layout, model.theta)
+        yield measure(numbered(shard, numbers), model.layout, model.theta, decoder_of(model))
         progress.step(note="decoded")
 
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
-    manifest, trace = store.whole_manifest(root), store.read_jsonl(root / store.TRACE)
+    manifest, trace = store.read_manifest(root), store.read_trace(root)
     progress.begin(len(manifest["splits"]["test"]["shards"]) + 2, "step")
     tokens, info = store.read_tokens(root, "test")
     model = Model.load(root / store.CANDIDATE)
@@ -157,10 +173,14 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     offsets = np.append(0, np.cumsum(found.lengths))
     correct = np.array([a == b for a, b in zip(gold, guess, strict=True)], bool)
     error, bins = calibration(found.confidence, correct, params.evaluate.bins)
-    metrics = error_figures(gold, guess, offsets) | model_figures(model) | loss_figures(found, other)
+    judged_by = measure_of(info.get("measure"), {*gold, *model.labels})
+    metrics = error_figures(judged_by, gold, guess, offsets) | model_figures(model) | loss_figures(found, other)
     metrics |= {"calibration_error": error, "test_tokens": len(gold), "test_sequences": len(found.lengths)}
     if info.get("truth"):
         metrics |= excess_risk(info["truth"], model)
+    figures = partial(error_figures, judged_by)
+    metrics["overlap"] = overlap(in_training(root, tokens), gold, guess, offsets, figures)
+    metrics["decoders"] = decoders(root, manifest, model, numbers_of(root, manifest, model), figures)
     seen, window = seen_in_training(root, tokens)
     bins, _ = with_intervals(bins, found.confidence, correct, offsets)
     slices = {"calibration": [row for row in bins if row["count"]], "lengths": by_length(~correct, offsets),
@@ -172,10 +192,6 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"], "window": window})
     write_curves(root, trace, confusion_rows(gold, guess), **slices)
     store.write_json(root / store.METRICS, metrics)
-    token, sequence = metrics["token_error"], metrics["sequence_error"]
-    progress.end(f"{info['nouns']['label']} error {token:.2%}, {info['nouns']['sequence']} error {sequence:.2%}")
-    return {
-        name: metrics[name]
-        for name in ("token_error", "sequence_error", "log_loss", "f1", "excess_risk")
-        if name in metrics
-    }
+    progress.end(headline.in_one_line(metrics, info["nouns"]))
+    told = (*headline.shown(judged_by.name), "log_loss", "excess_risk")
+    return {name: metrics[name] for name in told if name in metrics}

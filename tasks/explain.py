@@ -1,8 +1,12 @@
 """What a model's weights say: the strongest of all, and why a token has its label.
 
-For the second the best labelling is compared with the best one that has the next likely label at that position,
-found by Viterbi with one allowed label there. Scores are sums of weights, so the difference of the two
-log-probabilities is a sum over the weights that count more often in one than in the other: nothing is estimated.
+For the second the best labelling is compared with the best one that has the next likely label at that position.
+Scores are sums of weights, so the difference of the two log-probabilities is a sum over the weights that count more
+often in one than in the other: nothing is estimated.
+
+The best labelling through a label at a position is the best way to it, by the pointers of Viterbi's recursion, and the
+best way on from it, by those of the same recursion from the end. Either way soon meets the best labelling
+and goes with it from there, so that only a few positions are looked at: all takes linear time and memory.
 """
 
 from collections import Counter
@@ -12,13 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from engine import decode
-from engine.data import Dataset, select
-from engine.errors import EspalierError
+from engine.data import Dataset, make_dataset, select
+from engine.errors import EspalierError, brief, quoted
 from engine.layout import FAMILIES, Layout
 from engine.model import Model
 
 TOP = 5  # weights listed for each token
-POSITIONS = 1 << 16  # of copies of a sequence that are decoded at once
+REACH = 1000  # positions to either side that are followed; in text ways meet after a few
+BLOCK = 1 << 24  # bytes of scores of pairs that are held at once
 START = "⟨start⟩"
 
 
@@ -31,15 +36,20 @@ class Share(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """One token: its label, the runner-up, the best labelling with that, and the difference, weight by weight."""
+    """One token: its label, the runner-up, the best labelling with that, and the difference, weight by weight.
+
+    That labelling is `other` from position `begin` on and the best one everywhere else.
+    """
 
     label: int
     probability: float
     runner_up: int  # -1 when there is but one label
     runner_up_probability: float
-    other: np.ndarray  # int32 [T], the best labelling that has the runner-up here
+    begin: int
+    other: np.ndarray  # int32, the stretch around this position that differs
     difference: float  # of the log-probabilities, at least 0
     shares: list[Share]  # of all weights that differ, the largest first
+    cut: bool = False  # whether they differ beyond `REACH` as well: then some of the difference is in no share
 
 
 class Explanation(NamedTuple):
@@ -65,46 +75,111 @@ def explain_one(layout: Layout, theta: np.ndarray, sequence: Dataset) -> Explana
     gamma = decode.marginals(sequence, layout, theta)
     log_p = float(decode.sequence_log_probability(sequence, layout, theta, labels)[0])
     if layout.n_labels == 1:
-        alone = [Reason(0, 1.0, -1, 0.0, labels, 0.0, []) for _ in labels]
+        alone = [Reason(0, 1.0, -1, 0.0, t, labels[t : t + 1], 0.0, []) for t in range(len(labels))]
         return Explanation(labels, min(log_p, 0.0), alone)
     rest = gamma.copy()
     rest[np.arange(len(labels)), labels] = -1.0
     seconds = rest.argmax(axis=1).astype(np.int32)
-    others = best_with(layout, theta, sequence, seconds)
+    ways, slots = best_ways(layout, theta, sequence, labels), Slots(layout)
     reasons = []
-    for t, (label, second) in enumerate(zip(labels, seconds, strict=True)):
-        shares = differing(layout, theta, sequence.observations, labels, others[t])
-        total = float(np.sum([share.value for share in shares]))
-        reasons.append(Reason(int(label), float(gamma[t, label]), int(second), float(gamma[t, second]), others[t],
-                              total, shares))  # fmt: skip
+    for t, (label, second) in enumerate(zip(labels.tolist(), seconds.tolist(), strict=True)):
+        begin, other, cut = ways.through(t, second)
+        shares = differing(slots, theta, sequence.observations, labels, begin, other)
+        total = ways.loss(t, second) if cut else float(np.sum([share.value for share in shares]))
+        reasons.append(Reason(label, float(gamma[t, label]), second, float(gamma[t, second]), begin, other, total,
+                              shares, cut))  # fmt: skip
     return Explanation(labels, min(log_p, 0.0), reasons)
 
 
-def best_with(layout: Layout, theta: np.ndarray, sequence: Dataset, wanted: np.ndarray) -> np.ndarray:
-    """Row t is the best labelling that has wanted[t] at position t, int32 [T, T]."""
-    length = len(wanted)
-    out, step = np.empty((length, length), np.int32), max(1, POSITIONS // length)
-    for low in range(0, length, step):
-        at = np.arange(low, min(length, low + step))
-        copies = select(sequence, np.zeros(len(at), np.int64))
-        labels = np.full((len(at), length), -1, np.int32)
-        labels[np.arange(len(at)), at] = wanted[at]
-        found = decode.viterbi(copies._replace(labels=labels.ravel()), layout, theta, allowed="labels")
-        out[at] = found.reshape(len(at), length)
-    return out
+class Ways(NamedTuple):
+    """The best way to each label at each position and the best way on from it; scores relative to the best one."""
+
+    labels: np.ndarray  # int32 [T], the best labelling
+    before: np.ndarray  # int16 [T, Y], the label before on the best way to it
+    after: np.ndarray  # int16 [T, Y], the label after on the best way on
+    to: np.ndarray  # float64 [T, Y], score of the best way to it, that of the position included
+    on: np.ndarray  # float64 [T, Y], score of the best way on from it
+
+    def through(self, t: int, label: int) -> tuple[int, np.ndarray, bool]:
+        """(begin, labels) of the stretch in which the best labelling with `label` at t differs, and whether it is cut.
+
+        From a label that the best labelling has too, the ways are the same.
+        """
+        back, ahead, cut = [], [label], False
+        at, now = t, label
+        while at > 0 and (now := int(self.before[at, now])) != self.labels[at - 1]:
+            back.append(now)
+            at -= 1
+            if len(back) == REACH:
+                cut = at > 0
+                break
+        at, now = t, label
+        while at + 1 < len(self.labels) and (now := int(self.after[at, now])) != self.labels[at + 1]:
+            ahead.append(now)
+            at += 1
+            if len(ahead) > REACH:
+                cut = cut or at + 1 < len(self.labels)
+                break
+        return t - len(back), np.array(back[::-1] + ahead, np.int32), cut
+
+    def loss(self, t: int, label: int) -> float:
+        """How much worse than the best labelling the best one with `label` at t is."""
+        total = self.to[t] + self.on[t]
+        return float(total[self.labels[t]] - total[label])
 
 
-def differing(layout: Layout, theta: np.ndarray, observations: np.ndarray, labels, other) -> list[Share]:
-    """What each weight adds to the score of the first labelling minus that of the second, the largest first."""
-    changed = np.asarray(labels) != np.asarray(other)
+def best_ways(layout: Layout, theta: np.ndarray, sequence: Dataset, labels: np.ndarray) -> Ways:
+    """Viterbi's recursion in both directions. Among equals the smallest label counts, or the one of `labels`."""
+    length, n = len(labels), layout.n_labels
+    pointer = np.zeros((length, n), np.int16)
+    ways = Ways(labels, pointer, pointer.copy(), np.zeros((length, n)), np.zeros((length, n)))
+    step = max(2, BLOCK // (8 * n * n))
+    starts = range(0, length, step)
+    for lo in starts:
+        here, between = _scores(layout, theta, sequence, lo, min(length, lo + step))
+        for t in range(lo, min(length, lo + step)):
+            if t == 0:
+                ways.to[0] = here[0]
+                continue
+            total = ways.to[t - 1][:, None] + between[t - lo]
+            ways.before[t] = total.argmax(axis=0)
+            score = total.max(axis=0) + here[t - lo]
+            ways.to[t] = score - score.max()  # only differences count, and sums stay small
+    for lo in reversed(starts):
+        here, between = _scores(layout, theta, sequence, lo, min(length, lo + step))
+        for t in range(min(length, lo + step) - 1, max(lo, 1) - 1, -1):
+            total = between[t - lo] + (here[t - lo] + ways.on[t])
+            best = total.max(axis=1)
+            ways.after[t - 1] = np.where(total[:, labels[t]] == best, labels[t], total.argmax(axis=1))
+            ways.on[t - 1] = best - best.max()
+    return ways
+
+
+def _scores(layout: Layout, theta: np.ndarray, sequence: Dataset, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of positions lo to hi [., Y] and of the pairs that end there [., Y, Y]."""
+    first = max(0, lo - 1)  # a pair needs the position before
+    part = make_dataset(sequence.observations[first:hi], None, np.array([0, hi - first]))
+    here, between = decode.score_arrays(part, layout, theta)
+    return here[lo - first :], between[lo - first :]
+
+
+def differing(
+    slots: "Slots", theta: np.ndarray, observations: np.ndarray, labels: np.ndarray, begin: int, other: np.ndarray
+) -> list[Share]:
+    """What each weight adds to the score of the first labelling minus that of the other, the largest first."""
+    low, high = max(0, begin - 1), min(len(labels), begin + len(other) + 1)  # a pair has a position more
+    mine = labels[low:high]
+    theirs = mine.copy()
+    theirs[begin - low : begin - low + len(other)] = other
+    changed = mine != theirs
     touched = np.flatnonzero(changed | np.append(False, changed[:-1]))  # the label here or the one before is another
-    found = occurrences(layout, observations, labels, touched)
-    found.subtract(occurrences(layout, observations, other, touched))
+    found = occurrences(slots, observations[low:high], mine, touched)
+    found.subtract(occurrences(slots, observations[low:high], theirs, touched))
     shares = [Share(slot, n, n * float(theta[slot])) for slot, n in found.items() if n]
     return sorted(shares, key=lambda share: (-abs(share.value), share.slot))
 
 
-def occurrences(layout: Layout, observations: np.ndarray, labels, positions) -> Counter:
+def occurrences(slots: "Slots", observations: np.ndarray, labels: np.ndarray, positions: np.ndarray) -> Counter:
     """How often each weight counts in the score of a labelling at these positions: {slot: times}."""
     found: Counter = Counter()
     for t in positions.tolist():
@@ -112,20 +187,30 @@ def occurrences(layout: Layout, observations: np.ndarray, labels, positions) -> 
         for x in observations[t].tolist():
             if x < 0:
                 continue
-            _count(found, layout, "unigram", x, here)
-            if t == 0:
-                _count(found, layout, "start", x, here)
-            else:
-                _count(found, layout, "bigram", x, before * layout.n_labels + here)
+            pair = ("start", here) if t == 0 else ("bigram", before * slots.layout.n_labels + here)
+            for family, code in (("unigram", here), pair):
+                slot = slots.of(family, x, code)
+                if slot >= 0:
+                    found[slot] += 1
     return found
 
 
-def _count(found: Counter, layout: Layout, family: str, x: int, code: int) -> None:
-    """Add one for the weight of this code in the run of observation x, if it has one; codes are sorted in a run."""
-    codes = layout.run_codes(family, x)
-    at = int(np.searchsorted(codes, code))
-    if at < len(codes) and codes[at] == code:
-        found[int(layout.family(family)[0][x]) + at] += 1
+class Slots:
+    """Where weights are, each looked up once."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self._known: dict[tuple[str, int, int], int] = {}
+
+    def of(self, family: str, x: int, code: int) -> int:
+        """The slot of this code in the run of observation x, -1 if it has none; codes are sorted in a run."""
+        key = family, x, code
+        if key not in self._known:
+            codes = self.layout.run_codes(family, x)
+            at = int(np.searchsorted(codes, code))
+            there = at < len(codes) and codes[at] == code
+            self._known[key] = int(self.layout.family(family)[0][x]) + at if there else -1
+        return self._known[key]
 
 
 # In words -------------------------------------------------------------------------------------------
@@ -134,7 +219,7 @@ def _count(found: Counter, layout: Layout, family: str, x: int, code: int) -> No
 def strongest(model: Model, label: str | None, count: int) -> list[dict]:
     """The weights of largest size, all or of one label, in words."""
     if label is not None and label not in model.labels:
-        raise EspalierError(f"label {label!r} is not one of the model's: {', '.join(model.labels)}")
+        raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
     here = model.layout.slots()[3]
     mine = np.flatnonzero(here == model.labels.index(label)) if label is not None else np.arange(len(here))
     return weights_in_words(model, mine[np.argsort(-np.abs(model.theta[mine]), kind="stable")][:count])
@@ -158,7 +243,10 @@ def weights_in_words(model: Model, slots: np.ndarray) -> list[dict]:
 
 
 def as_object(model: Model, tokens: list[str], found: Explanation, top: int = TOP) -> dict:
-    """An explanation as plain data; `rest` is what the weights that are not listed add."""
+    """An explanation as plain data; `rest` is what the weights that are not listed add.
+
+    `otherwise` has the labels of the other labelling from position `from` on, where it differs.
+    """
     return {
         "labels": [model.labels[y] for y in found.labels], "log_probability": found.log_probability,
         "tokens": [_token(model, token, reason, top) for token, reason in zip(tokens, found.reasons, strict=True)],
@@ -174,8 +262,9 @@ def _token(model: Model, token: str, reason: Reason, top: int) -> dict:
     weights = [row | {"times": s.times, "adds": s.value} for row, s in zip(words, listed, strict=True)]
     return told | {
         "runner_up": model.labels[reason.runner_up], "runner_up_probability": reason.runner_up_probability,
-        "otherwise": [model.labels[y] for y in reason.other], "difference": reason.difference, "weights": weights,
-        "rest": float(np.sum([share.value for share in rest])), "rest_count": len(rest),
+        "otherwise": {"from": reason.begin, "labels": [model.labels[y] for y in reason.other]},
+        "difference": reason.difference, "weights": weights, "rest_count": len(rest),
+        "rest": reason.difference - sum(s.value for s in listed) if reason.cut else float(sum(s.value for s in rest)),
     }  # fmt: skip
 
 
@@ -204,11 +293,11 @@ def _side(weight: dict) -> str:
     return ("not " if weight["times"] < 0 else "") + often
 
 
-def _elsewhere(labels: list[str], other: list[str], at: int, tokens: list[dict]) -> str:
+def _elsewhere(labels: list[str], other: dict, at: int, tokens: list[dict]) -> str:
     """The labels that would change with this one."""
     changed = [
         f"{tokens[t]['token']} {label}"
-        for t, (mine, label) in enumerate(zip(labels, other, strict=True))
-        if t != at and mine != label
+        for t, label in enumerate(other["labels"], other["from"])
+        if t != at and labels[t] != label
     ]
     return f", which would make {', '.join(changed[:3])}{', …' if len(changed) > 3 else ''}" if changed else ""

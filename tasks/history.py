@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import EspalierError
-from tasks import charts, store
+from engine.measures import NAMES
+from tasks import charts, headline, store
 from tasks.page import MISSING, Html, capital, count, figure, join, lead, message, number, percent, short, table, tag
 from tasks.page import section as page_section
 from tasks.params import Params
@@ -20,18 +21,19 @@ from tasks.params import Params
 SECRET = ("notify",)  # sections that may hold addresses with keys in them
 WITHOUT_EFFECT = (*SECRET, "version", "memory")
 ACTIVE = ("active_unigram", "active_start", "active_bigram")
-QUALITY = ("token_error", "sequence_error", "f1", "log_loss")
+QUALITY = (
+    "measure",
+    *(f"{name}{end}" for name in NAMES for end in ("", "_low", "_high")),
+    "sequence_error",
+    "log_loss",
+)
 SHOWN_RUNS, SHOWN_ROWS = 100, 15  # in the charts, in the table of the page
 RETRAIN, ROLLBACK, PROMOTE = "retrain", "rollback", "promote"
 
 
 def read(root: Path) -> list[dict]:
     """All entries, oldest first; none when nothing has been recorded."""
-    path = root / store.HISTORY
-    try:
-        return store.read_jsonl(path) if path.exists() else []
-    except EspalierError:
-        raise EspalierError(f"{path}: damaged, a line of it is no JSON object; mend it or move it away") from None
+    return store.read_history(root)
 
 
 def append(root: Path, entry: dict) -> dict:
@@ -100,18 +102,18 @@ def entry_of(
     if "template" in seconds:
         entry["data_version"] = store.read_manifest(root)["data_version"]
     if "weigh" in seconds:
-        found = store.read_json(root / store.CLUSTERS)
+        found = store.read_clusters(root)
         entry |= {"drift": found["jensen_shannon"], "drift_limit": found["drift_limit"], "drifted": found["drifted"]}
     if "train" in seconds:
         candidate = root / store.CANDIDATE
         entry |= {"model_sha256": store.file_hash(candidate), "bytes": candidate.stat().st_size}
     if "evaluate" in seconds:
-        metrics = store.read_json(root / store.METRICS)
+        metrics = store.read_metrics(root)
         entry |= {name: metrics[name] for name in (*QUALITY, "iterations", "features") if name in metrics}
         entry["active"] = sum(metrics[name] for name in ACTIVE)
     if decision is not None:
-        entry |= {"id": decision["id"], "outcome": outcome(decision), "reason": decision["reason"],
-                  "warnings": list(decision.get("warnings", []))}  # fmt: skip
+        entry |= {"id": decision["id"], "outcome": outcome(decision), "warnings": list(decision.get("warnings", []))}
+        entry |= {name: decision[name] for name in ("reason", "reasons", "forced") if name in decision}
     if failed is not None:
         step, how, error = failed
         digest = hashlib.sha256(f"{time} {step} {error}".encode()).hexdigest()
@@ -123,10 +125,12 @@ def by_hand(record: dict) -> dict:
     """A promotion or a roll back that someone asked for, as a line of the history."""
     kind = ROLLBACK if record.get("kind") == ROLLBACK else PROMOTE
     names = ("id", "time", "reason", "model_sha256", "data_version")
-    return {name: record[name] for name in names} | {
+    more = {name: record[name] for name in ("reasons", "forced", "measure") if name in record}
+    value = {record["measure"]: record["challenger_value"]} if record.get("measure") else {}
+    return {name: record[name] for name in names} | more | {
         "kind": kind, "outcome": outcome(record), "token_error": record["challenger_error"],
         "warnings": list(record.get("warnings", [])),
-    }  # fmt: skip
+    } | value  # fmt: skip
 
 
 def outcome(decision: dict) -> str:
@@ -138,6 +142,8 @@ def outcome(decision: dict) -> str:
 
 def find(root: Path, what: str) -> dict:
     """The entry whose id, or whose model's hash, begins with `what`; of several with one model the newest."""
+    if not what:
+        raise EspalierError("'' names no retraining: write the beginning of its id; `espalier history` lists them")
     rows = [row for row in read(root) if row["id"] == what]
     rows = rows or [row for row in read(root) if row["id"].startswith(what)]
     rows = rows or [row for row in read(root) if (row.get("model_sha256") or "").startswith(what)]
@@ -155,8 +161,9 @@ def find(root: Path, what: str) -> dict:
 
 def as_text(rows: Sequence[dict]) -> str:
     """A table of the entries, newest last, each with why and what had changed below it."""
-    heads = ("id", "outcome", "error", "F1", "active", "kB", "iterations", "seconds", "drift")
-    lines = [heads, *(_cells(row) for row in rows)]
+    measures = _measures(rows)
+    heads = ("id", "outcome", *(head for _, head in measures), "active", "kB", "iterations", "seconds", "drift")
+    lines = [heads, *(_cells(row, measures) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
     texts = []
     for line, row in zip(lines, [None, *rows], strict=True):
@@ -166,18 +173,33 @@ def as_text(rows: Sequence[dict]) -> str:
     return "\n".join(texts)
 
 
-def _cells(row: dict) -> tuple[str, ...]:
+def _measures(rows: Sequence[dict]) -> list[tuple[str, str]]:
+    """(key, head) of what the rows are judged by, and of errors of tokens, which every row has."""
+    used = [name for name in NAMES if name != headline.TOKEN and any(row.get(name) is not None for row in rows)]
+    return [(name, headline.HEADS[name]) for name in (*used, headline.TOKEN)]
+
+
+def _figure(row: dict, key: str) -> str:
+    """What a row is judged by has its interval."""
+    return headline.written(row, key) if key == headline.measure_in(row) else percent(row.get(key), 2)
+
+
+def _cells(row: dict, measures: list[tuple[str, str]]) -> tuple[str, ...]:
     size = row.get("bytes")
-    return (row["id"], row["outcome"], percent(row.get("token_error"), 2), percent(row.get("f1"), 2),
+    return (row["id"], row["outcome"], *(_figure(row, key) for key, _ in measures),
             number(row.get("active")), MISSING if size is None else f"{size / 1000:,.1f}",
             number(row.get("iterations")), _total(row), _drift(row))  # fmt: skip
 
 
 def _notes(row: dict) -> list[str]:
     notes = [f"{name}: {_value(before)} → {_value(after)}" for name, (before, after) in row.get("changed", {}).items()]
-    why = row.get("error") or row.get("reason")
     step = f"{row['step']}: " if row.get("step") else ""
-    return [*notes, *([f"{step}{why}"] if why else []), *(f"warning: {text}" for text in row.get("warnings", []))]
+    if row.get("error"):
+        notes.append(f"{step}{row['error']}")
+    elif row.get("reason"):
+        words, reasons = headline.why(row)
+        notes += [words + (":" if reasons else ""), *(f"- {text}" for text in reasons)]
+    return [*notes, *(f"warning: {text}" for text in row.get("warnings", []))]
 
 
 def _value(value: Any) -> str:
@@ -225,9 +247,14 @@ def _runs(rows: list[dict]) -> list[dict]:
 
 def _panels(runs: list[tuple[int, dict]]) -> Iterable[Html | None]:
     share = {"write": lambda v: percent(v, 2), "tick": lambda v: f"{100 * v:g}%"}
-    yield _panel("error", "Error", runs, [("error", "token_error")], "positions of the test data of each run", **share)
+    yield _panel("f1", "F1", runs, [("F1", "f1")], "of entities in the test data of each run", **share)
+    yield _panel(
+        "edits", "Edit error", runs, [("error", "edit_error")], "edits for each symbol of the right string", **share
+    )
+    yield _panel(
+        "error", "Token error", runs, [("error", "token_error")], "positions of the test data of each run", **share
+    )
     yield _panel("whole", "Sequence error", runs, [("error", "sequence_error")], "those with a wrong label", **share)
-    yield _panel("f1", "F1", runs, [("F1", "f1")], "of chunks in the test data of each run", **share)
     yield _panel("size", "Size", runs, [("active weights", "active")], "weights that are not zero")
     timed = [(i, row | {"all": sum(row["seconds"].values()), "training": row["seconds"].get("train")})
              for i, row in runs if row.get("seconds")]  # fmt: skip
@@ -251,12 +278,15 @@ def _panel(key: str, title: str, runs, lines: list[tuple[str, str]], note: str, 
 
 def _table(rows: list[dict]) -> Html:
     """The latest entries, latest first."""
-    heads = ("When (UTC)", "Outcome", "Error", "F1", "Active", "Seconds", "Drift", "Model", "Changed, and why")
+    latest = rows[-SHOWN_ROWS:]
+    measures = _measures(latest)
+    heads = ("When (UTC)", "Outcome", *(capital(head) for _, head in measures), "Active", "Seconds", "Drift", "Model",
+             "Changed, and why")  # fmt: skip
     shown = [
-        (row["time"].replace("T", " ").removesuffix("+00:00"), row["outcome"], percent(row.get("token_error"), 2),
-         percent(row.get("f1"), 2), number(row.get("active")), _total(row), _drift(row),
-         short(row.get("model_sha256")), "; ".join(_notes(row)))
-        for row in reversed(rows[-SHOWN_ROWS:])
+        (row["time"].replace("T", " ").removesuffix("+00:00"), row["outcome"],
+         *(_figure(row, key) for key, _ in measures), number(row.get("active")), _total(row), _drift(row),
+         short(row.get("model_sha256")), join([tag("div", note) for note in _notes(row)]))
+        for row in reversed(latest)
     ]  # fmt: skip
     of = f" (of {number(len(rows))})" if len(rows) > SHOWN_ROWS else ""
-    return table(f"Latest first{of}", heads, shown, (2, 3, 4, 5, 6), "stack")
+    return table(f"Latest first{of}", heads, shown, range(2, 5 + len(measures)), "stack")

@@ -14,7 +14,8 @@ from tasks import store
 from tasks.params import Ingest, Params
 from tasks.profile import Profiler
 from tasks.progress import Progress
-from tasks.sources import Blocks, Corpus, cmudict, files, input_columns, simulated
+from tasks.sources import Blocks, Corpus, cmudict, files, input_columns, not_known, simulated
+from tasks.split import Split, lines, marks
 
 SOURCES = {"cmudict": cmudict.read, "files": files.read, "conll": files.read, "simulated": simulated.read}
 DRAWN = ("dev", "test", "unlabelled")  # parts that are split off the training data where they are not given
@@ -74,23 +75,27 @@ def joined(first: Blocks, second: Blocks) -> Blocks:
 
 def partly_labelled(tokens: pl.DataFrame) -> np.ndarray:
     """For each sequence whether a label of it is unknown or a set of labels."""
-    partial = pl.col("label").eq("") | pl.col("label").str.contains(store.SET_MARK, literal=True)
-    return tokens.group_by("sequence", maintain_order=True).agg(partial.any().alias("partial"))["partial"].to_numpy()
+    partial = not_known().any().alias("partial")
+    return tokens.group_by("sequence", maintain_order=True).agg(partial)["partial"].to_numpy()
 
 
-def pieces(corpus: Corpus, options: Ingest) -> Iterator[tuple[str, pl.DataFrame]]:
+def pieces(corpus: Corpus, options: Ingest, kept: Counter | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
     """(part, sequences to append to it): given parts as they are, the others by hash of the input.
 
-    What is only partly labelled is of use for training alone, so it stays there.
+    What is only partly labelled is of use for training alone, so it stays there; `kept` counts it by the part that it
+    would have been in.
     """
     bounds, low = {}, 0.0
     for name in DRAWN:
-        high = low + (0.0 if name in corpus.parts else getattr(options, f"{name}_share"))
+        high = low + (0.0 if name in corpus.parts else options.share(name))
         bounds[name], low = (low, high), high
     bounds["train"], first = (low, np.inf), Counter()
+    kept = Counter() if kept is None else kept
     for block in corpus.parts["train"]():
-        fractions = input_fractions(block, f"split{options.seed}")
-        fractions[partly_labelled(block)] = 1.0
+        fractions, partial = input_fractions(block, f"split{options.seed}"), partly_labelled(block)
+        for name in DRAWN:
+            kept[name] += int(np.sum(partial & (bounds[name][0] <= fractions) & (fractions < bounds[name][1])))
+        fractions[partial] = 1.0
         for name, (low, high) in bounds.items():
             mine = (low <= fractions) & (fractions < high)
             piece = take(block, mine, first[name])
@@ -98,18 +103,7 @@ def pieces(corpus: Corpus, options: Ingest) -> Iterator[tuple[str, pl.DataFrame]
             yield name, piece.drop("label") if name == "unlabelled" else piece
     for name in DRAWN:
         for block in corpus.parts[name]() if name in corpus.parts else ():
-            yield name, block.drop("label", strict=False) if name == "unlabelled" else fully_labelled(block, name)
-
-
-def fully_labelled(block: pl.DataFrame, name: str) -> pl.DataFrame:
-    """A block to measure on, in which every label must be known."""
-    partial = np.flatnonzero(partly_labelled(block))
-    if len(partial):
-        raise EspalierError(
-            f"sequence {block['sequence'][0] + int(partial[0])} of the {name} part is not fully labelled: errors "
-            "cannot be counted there; label it, or move it to the training data"
-        )
-    return block
+            yield name, block.drop("label", strict=False) if name == "unlabelled" else block
 
 
 def watched(blocks: Blocks, profiler: Profiler) -> Blocks:
@@ -125,6 +119,7 @@ def watched(blocks: Blocks, profiler: Profiler) -> Blocks:
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(None, "token")
+    progress.step(0, note="reading")
     reader = SOURCES[params.ingest.source]
     if params.ingest.more and reader is not files.read:
         raise EspalierError(
@@ -132,25 +127,33 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
             "added to; set ingest.source: files and ingest.path, or ingest.more: null"
         )
     corpus = reader(root, params.ingest)
-    blocks, available = limited(corpus.parts["train"], params.ingest.limit, params.ingest.seed)
+    blocks, available = limited(corpus.parts["train"], params.ingest.most(), params.ingest.seed)
     if "more" in corpus.parts:  # after the limit: a file that was added must not drive others out of the test set
         blocks = joined(blocks, corpus.parts.pop("more"))
     profiler = Profiler([])
     corpus.parts["train"] = watched(blocks, profiler)
-    counts, tokens = Counter(), 0
+    split, tokens = Split(params.ingest), 0
     with ExitStack() as stack:  # the files take their places together, when all are whole
         writers = {name: stack.enter_context(store.token_writer(root, name, corpus.info())) for name in store.SPLITS}
-        for name, piece in pieces(corpus, params.ingest):
+        for name, piece in pieces(corpus, params.ingest, split.kept):
             writers[name](piece)
-            counts[name] += piece["sequence"].n_unique()
+            split.add(name, piece)
             tokens += len(piece)
             progress.step(len(piece), note=name)
         for name in ("train", "test"):
-            if not counts[name]:
+            if not split.sequences[name]:
                 raise EspalierError(f"no sequence is left for {name}: give more data or change the shares in ingest")
-        store.write_json(stack.enter_context(store.replacing(root / store.PROFILE)), profiler.result())
-    counts = {name: counts[name] for name in store.SPLITS}
-    limit = f" ({params.ingest.limit:,} of {available:,}, ingest.limit)" if available else ""
+        found, figures = profiler.result(), split.figures()
+        store.write_json(stack.enter_context(store.replacing(root / store.PROFILE)), found | {"split": figures})
+    if available:
+        taken = f"{params.ingest.most():,} of {available:,} {corpus.nouns['sequence']}s are taken, chosen by hash"
+        progress.say(f"{taken}; `ingest.limit: null` takes all")
+    for line in [*lines(figures, params.ingest, corpus.nouns["sequence"]),
+                 *(marks(found, params.ingest) if reader is files.read else [])]:  # fmt: skip
+        progress.say(line)
+    counts = {name: split.sequences[name] for name in store.SPLITS}
+    nouns = f"{corpus.nouns['sequence']}s"
+    of = f"of {available:,} {nouns} (ingest.limit)" if available else nouns
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    progress.end(f"{sizes} {corpus.nouns['sequence']}s{limit}")
+    progress.end(f"{sizes} {of}")
     return counts | {"tokens": tokens} | corpus.notes

@@ -16,8 +16,8 @@ from engine.model import Model
 from tasks import store
 from tasks.ingest import input_fractions
 
-KNOWN = ".espalier/known"  # what the champion was trained on: vocabulary, hashes of sequences, version of the data
-NEWS = "reports/news.json"
+# What the champion was trained on: vocabulary, hashes of sequences, version of the data.
+KNOWN = str(Path(store.KNOWN).parent)
 LABELLED = ("train", "dev", "test")
 SHOWN = 10  # labels named in a text
 SALT = "news"
@@ -47,10 +47,10 @@ def remember(root: Path) -> bool:
     version = champion.info.get("data_version") if champion else None
     if version is None:
         return False
-    if _known_version(folder) == version:
+    if _known_version(root) == version:
         return True
     try:
-        if store.whole_manifest(root)["data_version"] != version:
+        if store.read_manifest(root)["data_version"] != version:
             return False
         names = store.read_vocabulary(root)["observation"]
         inputs, whole = sequence_hashes(root)
@@ -59,14 +59,14 @@ def remember(root: Path) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     store.write_arrow(folder / "observations.arrow", pl.DataFrame({"observation": names}))
     store.write_arrow(folder / "sequences.arrow", pl.DataFrame({"input": inputs, "whole": whole}))
-    store.write_json(folder / "version.json", {"data_version": version})  # last: it says that all is there
+    store.write_json(root / store.KNOWN, {"data_version": version})  # last: it says that all is there
     return True
 
 
-def _known_version(folder: Path) -> str | None:
+def _known_version(root: Path) -> str | None:
     try:
-        return store.read_json(folder / "version.json")["data_version"]
-    except (EspalierError, KeyError, TypeError):
+        return store.read_known_version(root)
+    except EspalierError:
         return None
 
 
@@ -77,9 +77,9 @@ def compare(root: Path) -> dict | None:
     """
     champion = champion_of(root)
     if champion is None:
-        (root / NEWS).unlink(missing_ok=True)
+        (root / store.NEWS).unlink(missing_ok=True)
         return None
-    manifest = store.whole_manifest(root)
+    manifest = store.read_manifest(root)
     before, now = set(champion.labels), set(manifest["labels"])
     found = {
         "champion_data_version": champion.info.get("data_version"), "data_version": manifest["data_version"],
@@ -88,9 +88,9 @@ def compare(root: Path) -> dict | None:
         "new_sequences": None, "lost_sequences": None, "relabelled_sequences": None,
     }  # fmt: skip
     folder = root / KNOWN
-    if _known_version(folder) == found["champion_data_version"]:
+    if _known_version(root) == found["champion_data_version"]:
         found |= _since(root, folder)
-    store.write_json(root / NEWS, found)
+    store.write_json(root / store.NEWS, found)
     return found
 
 
@@ -111,7 +111,7 @@ def _since(root: Path, folder: Path) -> dict[str, int]:
 
 def read(root: Path) -> dict | None:
     """What the last comparison found, for those who decide; None where there was none."""
-    return store.read_json(root / NEWS) if (root / NEWS).is_file() else None
+    return store.read_news(root)
 
 
 def figures(found: dict | None) -> dict:

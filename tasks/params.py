@@ -5,6 +5,7 @@ defaults. Unknown keys are refused with the nearest known name.
 """
 
 import difflib
+import re
 import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,14 +13,21 @@ from typing import Any, ClassVar
 
 import yaml
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief, quoted
+from engine.lists import read_bounded
+
+MOST_BYTES = 1 << 20  # of a parameter file
+MOST_DEPTH, MOST_ALIASES = 20, 20  # of values in YAML: far more than parameters need
 
 
 def option(
     default: Any, help: str, kind: str, choices: tuple = (), least: float | None = None, most: float | None = None,
     word: str | None = None,
 ):  # fmt: skip
-    """One parameter. `kind` is text, int, number, bool, lines; a trailing ? admits null, `word` may stand instead."""
+    """One parameter. `kind` is text, int, number, bool, lines or margin; a trailing ? admits null.
+
+    `word` may stand instead of a value. A margin is a share, or a text such as 2%: so much of the champion's errors.
+    """
     factory = {"default_factory": lambda: list(default)} if isinstance(default, list) else {"default": default}
     metadata = {"help": help, "kind": kind, "choices": choices, "least": least, "most": most, "word": word}
     return field(metadata=metadata, **factory)
@@ -43,6 +51,10 @@ LETTER_TEMPLATES = [
 # The names in tasks.formats.FORMATS that hold tokens, and in tasks.formats.schemes.NAMES, which a test compares.
 FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou", "bio", "iobes", "bioul")
+
+BUILT_IN = ("cmudict", "simulated")  # sources that come with the project: only of these is a part taken unasked
+BUILT_IN_LIMIT = 40_000  # of their sequences, so that a first run is short
+BUILT_IN_POOL = 0.2  # of them, to have weights and drift to show
 
 
 @dataclass
@@ -76,21 +88,38 @@ class Ingest:
     sequence: str | None = option(
         None, "arrow, parquet with a row a token: column that tells sequences apart; null takes sequence", "text?"
     )
-    unknown: str | None = option("_", "files: label of tokens whose label is not known; null if there is none", "text?")
+    unknown: str | None = option(
+        None, "files: label of tokens whose label is not known, such as _; null if there is none", "text?"
+    )
     set_separator: str | None = option(
-        "|", "files: between labels of which one is right; null if there are no such sets", "text?"
+        None, "files: between labels of which one is right, such as |; null if there are no such sets", "text?"
     )
     scheme: str | None = option(None, "files: tagging scheme to convert labels to; null keeps them", "text?", SCHEMES)
     scheme_from: str | None = option(
         None, "files: tagging scheme they have; null looks at the labels", "text?", SCHEMES
     )
-    limit: int | None = option(40000, "sequences taken, chosen by hash; null takes all", "int?", least=10)
+    limit: int | str | None = option(
+        "auto", "sequences taken, chosen by hash; null takes all; auto takes 40000 of a built-in source, all of files",
+        "int?", least=10, word="auto",
+    )  # fmt: skip
     dev_share: float = option(0.1, "share of the sequences for development", "number", least=0)
     test_share: float = option(0.1, "share of the sequences for the test", "number", least=0)
-    unlabelled_share: float = option(0.2, "share of the sequences whose labels are dropped", "number", least=0)
+    unlabelled_share: float | None = option(
+        None, "share of the sequences whose labels are taken away, to be the unlabelled pool; null is 0.2 for cmudict "
+        "and simulated, and none of the files of a user", "number?", least=0,
+    )  # fmt: skip
     pair_count: int = option(50, "cmudict: a letter's phoneme pairs are kept from this many uses on", "int", least=1)
     align_iterations: int = option(30, "cmudict: EM iterations of the aligner", "int", least=1)
     seed: int = option(0, "of the split and of simulated data", "int", least=0)
+
+    def most(self) -> int | None:
+        """How many sequences are taken at most; None is all of them."""
+        return (BUILT_IN_LIMIT if self.source in BUILT_IN else None) if self.limit == "auto" else self.limit
+
+    def share(self, part: str) -> float:
+        """The share of the sequences that goes to a part (dev, test, unlabelled) where no file of it is given."""
+        value = getattr(self, f"{part}_share")
+        return (BUILT_IN_POOL if self.source in BUILT_IN else 0.0) if value is None else value
 
 
 @dataclass
@@ -126,16 +155,17 @@ class Weigh:
     seed: int = option(0, "of the random starts", "int", least=0)
 
 
-# The names in engine.solvers.SOLVERS, which a test compares; importing it here would load the compiler for a --help.
-SOLVERS = ("lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
+# auto and the names in engine.solvers.SOLVERS, which a test compares; importing it here would load the compiler for a
+# --help.
+SOLVERS = ("auto", "lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
 
 
 @dataclass
 class Train:
-    solver: str = option("owlqn", "how to minimise", "text", SOLVERS)
+    solver: str = option("auto", "how to minimise; auto is pqn with an L1 term and lbfgs without", "text", SOLVERS)
     rho1: float | str = option(
-        0.5, "weight of the L1 norm: more of it, fewer features; auto chooses it on the development data", "number",
-        least=0, word="auto",
+        0.5, "weight of the L1 norm: more of it, fewer features; auto chooses it and rho2 on the development data",
+        "number", least=0, word="auto",
     )  # fmt: skip
     rho2: float = option(0.001, "weight of half the squared L2 norm", "number", least=0)
     pairs: str = option(
@@ -145,10 +175,15 @@ class Train:
     sparse: str = option(
         "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
     )
-    max_iterations: int = option(150, "iterations (sweeps for sbcd and cd, epochs for sgd) at most", "int", least=1)
+    max_iterations: int = option(1000, "iterations (sweeps for sbcd and cd, epochs for sgd) at most", "int", least=1)
     tolerance: float = option(
-        0.002, "stop when 5 iterations lower the objective by less than this share", "number", least=0
-    )
+        0.0004, "stop when the last third of the iterations, 30 at least, lowered the objective by less than "
+        "this share", "number", least=0,
+    )  # fmt: skip
+    patience: int | None = option(
+        None, "stop when the development data got no better for so many iterations, and keep the best model on them; "
+        "null goes on to the tolerance", "int?", least=1,
+    )  # fmt: skip
     initial: str | None = option(
         None, "model to start from; champion is the one of when the run began, kept as models/start.model", "text?"
     )
@@ -171,6 +206,10 @@ class Train:
 @dataclass
 class Evaluate:
     reference: str | None = option(None, "model that excess log-loss is measured against", "text?")
+    decode: str = option(
+        "viterbi", "labels of the likeliest labelling, or the likeliest label of each token; the model file keeps it",
+        "text", ("viterbi", "posterior"),
+    )  # fmt: skip
     bins: int = option(10, "bins of the calibration curve", "int", least=2)
 
 
@@ -182,13 +221,16 @@ class Report:
 
 @dataclass
 class Promote:
-    margin: float = option(0.005, "error that the challenger may lose to the champion", "number", least=0)
+    margin: float | str = option(
+        0.005, "what the challenger may lose to the champion by the measure of the task: 0.005 is half a point, "
+        "2% a fiftieth of the champion's errors", "margin",
+    )  # fmt: skip
     level: float = option(0.95, "of the bootstrap interval", "number", least=0, most=1)
     rounds: int = option(2000, "bootstrap resamples", "int", least=50)
     seed: int = option(0, "of the resamples", "int", least=0)
-    label_margin: float | None = option(
-        0.02, "F1 that one label (or kind of chunk) may surely lose to the champion; null for no such check", "number?",
-        least=0, most=1,
+    label_margin: float | str | None = option(
+        0.02, "F1 that one label (or kind of entity) may surely lose to the champion, like margin; null: no such check",
+        "margin?",
     )  # fmt: skip
     label_count: int = option(
         50, "labels that are rarer than this in the test data are reported and never refused", "int", least=1
@@ -248,8 +290,9 @@ class Params:
     memory: Memory = field(default_factory=Memory)
     given: ClassVar[tuple[str, ...]] = (
         "ingest", "template", "weigh", "train", "evaluate", "report", "promote", "version", "notify", "memory",
+        "evaluate.decode",
     )  # fmt: skip
-    # The sections that the parameter file has; the others hold defaults, and DVC must not look for them.
+    # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     def as_dict(self) -> dict[str, dict]:
         return {f.name: dict(vars(getattr(self, f.name))) for f in fields(self)}
@@ -258,30 +301,32 @@ class Params:
 def load_params(path: Path, overrides: list[str] = ()) -> Params:
     """Read a parameter file and apply `section.key=value` overrides; keys left out keep their default."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        data = from_yaml(read_bounded(path, MOST_BYTES).decode("utf-8")) or {}
     except FileNotFoundError:
         raise EspalierError(f"{path}: there is no parameter file; `python -m tasks.params` writes one") from None
     except OSError as error:
         raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a file such as params.yaml") from None
+    except EspalierError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
-        raise EspalierError(f"{path}{line}: not readable as YAML: {str(error).splitlines()[0]}") from None
+        raise EspalierError(f"{path}{line}: not readable as YAML: {brief(str(error).splitlines()[0])}") from None
     params = Params()
     if not isinstance(data, dict):
         raise EspalierError(f"{path}: expected sections such as `ingest:`, found {type(data).__name__}")
     for section, values in data.items():
         if values is not None and not isinstance(values, dict):
-            raise EspalierError(f"{path}: section {section} holds {values!r}, expected keys with values")
+            raise EspalierError(f"{path}: section {brief(section)} holds {quoted(values)}, expected keys with values")
         for key, value in (values or {}).items():
             _assign(params, f"{section}.{key}", value, str(path))
         _section(params, section, str(path))
-    params.given = tuple(name for name in params.given if data.get(name))
     named = {f"{section}.{key}" for section, values in data.items() for key in values or {}}
+    params.given = tuple(name for name in params.given if data.get(name) or name in named)
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or "." not in name:
-            raise EspalierError(f"--set {text}: expected section.key=value, for example --set train.rho1=0.2")
+            raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set train.rho1=0.2")
         _assign(params, name, _override(text, value), "--set")
         named.add(name)
     if params.template.file and "template.lines" not in named:
@@ -291,17 +336,43 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     return params
 
 
+class _BoundedLoader(yaml.SafeLoader):
+    """YAML of plain values, without the few lines that unfold to gigabytes or are deeper than the stack."""
+
+    depth = aliases = 0
+
+    def compose_node(self, parent, index):
+        self.aliases += self.check_event(yaml.AliasEvent)
+        self.depth += 1
+        problem = f"more than {MOST_DEPTH} brackets or lists inside each other" if self.depth > MOST_DEPTH else None
+        problem = f"more than {MOST_ALIASES} aliases (*)" if self.aliases > MOST_ALIASES else problem
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def from_yaml(text: str) -> Any:
+    """The value of a YAML text; a YAMLError or ValueError for what is none or has no end."""
+    return yaml.load(text, _BoundedLoader)
+
+
 def _override(text: str, value: str) -> Any:
     try:
-        return yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError):
-        raise EspalierError(f"--set {text}: the value is not readable as YAML; put a text in quotes") from None
+        return from_yaml(value)
+    except (yaml.YAMLError, ValueError) as error:
+        reason = f" ({error.problem})" if str(getattr(error, "problem", "")).startswith("more than") else ""
+        raise EspalierError(
+            f"--set {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
+        ) from None
 
 
 def _section(params: Params, name: Any, where: str):
     known = [f.name for f in fields(params)]
     if name not in known:
-        raise EspalierError(f"{where}: unknown section {name!r}{_nearest(name, known)}")
+        raise EspalierError(f"{where}: unknown section {quoted(name)}{_nearest(name, known)}")
     return getattr(params, name)
 
 
@@ -310,12 +381,14 @@ def _assign(params: Params, name: str, value: Any, where: str) -> None:
     section = _section(params, section_name, where)
     known = {f.name: f for f in fields(section)}
     if key not in known:
-        raise EspalierError(f"{where}: unknown parameter {name!r}{_nearest(key, list(known), section_name + '.')}")
+        raise EspalierError(
+            f"{where}: unknown parameter {quoted(name)}{_nearest(key, list(known), section_name + '.')}"
+        )
     setattr(section, key, _convert(name, value, known[key].metadata, where))
 
 
 def _nearest(name: Any, known: list[str], prefix: str = "") -> str:
-    near = difflib.get_close_matches(str(name), known, 1, 0.5)
+    near = difflib.get_close_matches(brief(name), known, 1, 0.5)
     return f": did you mean {prefix + near[0]!r}?" if near else f": known are {', '.join(known)}"
 
 
@@ -327,18 +400,20 @@ def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
     if meta["word"] and value == meta["word"]:
         return value
     expected = {"text": "a text", "int": "a whole number", "number": "a number", "bool": "true or false",
-                "lines": "a list of texts"}[kind.rstrip("?")] + (" or null" if kind.endswith("?") else "")  # fmt: skip
+                "lines": "a list of texts", "margin": "a share from 0 to 1 such as 0.005, or one of the champion's "
+                "errors such as 2%"}[kind.rstrip("?")] + (" or null" if kind.endswith("?") else "")  # fmt: skip
     expected += f" or {meta['word']}" if meta["word"] else ""
     converted = _CONVERT[kind.rstrip("?")](value)
     if converted is None:
-        raise EspalierError(f"{where}: {name} is {value!r}, expected {expected}")
+        shown = "not shown" if name == "notify.webhook" else quoted(value)  # it may hold a key
+        raise EspalierError(f"{where}: {name} is {shown}, expected {expected}")
     if meta["choices"] and converted not in meta["choices"]:
         near = _nearest(converted, list(meta["choices"]))
-        raise EspalierError(f"{where}: {name} is {value!r}, expected one of {', '.join(meta['choices'])}{near}")
+        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{near}")
     if meta["least"] is not None and not converted >= meta["least"]:
-        raise EspalierError(f"{where}: {name} is {value!r}, expected at least {meta['least']}")
+        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected at least {meta['least']}")
     if meta["most"] is not None and not converted <= meta["most"]:
-        raise EspalierError(f"{where}: {name} is {value!r}, expected at most {meta['most']}")
+        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected at most {meta['most']}")
     return converted
 
 
@@ -352,14 +427,30 @@ def _number(value: Any) -> float | None:
     return number if abs(number) < float("inf") else None
 
 
+def _is_text(value: Any) -> bool:
+    """A text of whole characters: YAML can write half of one, which no file can hold."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _margin(value: Any) -> float | str | None:
+    if isinstance(value, str) and re.fullmatch(r"\d{1,6}(\.\d{1,6})?%", value):
+        return value
+    number = _number(value)
+    return number if number is not None and 0 <= number <= 1 else None
+
+
+def margin_of(value: float | str, errors: float) -> float:
+    """A margin in points of what it is held against; one in per cent is a part of the champion's `errors`."""
+    return float(value.removesuffix("%")) / 100 * errors if isinstance(value, str) else value
+
+
 _CONVERT = {
-    "text": lambda value: value if isinstance(value, str) and value else None,
+    "text": lambda value: value if _is_text(value) and value else None,
     "int": lambda value: value if isinstance(value, int) and not isinstance(value, bool) else None,
     "number": _number,
     "bool": lambda value: value if isinstance(value, bool) else None,
-    "lines": lambda value: (
-        list(value) if isinstance(value, list) and value and all(isinstance(line, str) for line in value) else None
-    ),
+    "margin": _margin,
+    "lines": lambda value: list(value) if isinstance(value, list) and value and all(map(_is_text, value)) else None,
 }
 
 
@@ -367,7 +458,7 @@ def check_templates(template: Template) -> None:
     """Templates come from one place."""
     if template.file and template.lines:
         raise EspalierError(
-            f"template.file is {template.file!r} and template.lines holds templates too: "
+            f"template.file is {quoted(template.file)} and template.lines holds templates too: "
             "expected one of them, set the other to null"
         )
     if not template.file and not template.lines:
@@ -375,8 +466,7 @@ def check_templates(template: Template) -> None:
 
 
 def _check_shares(params: Params) -> None:
-    ingest = params.ingest
-    total = ingest.dev_share + ingest.test_share + ingest.unlabelled_share
+    total = sum(params.ingest.share(part) for part in ("dev", "test", "unlabelled"))
     if total >= 1:
         raise EspalierError(
             f"ingest: dev_share + test_share + unlabelled_share is {total:g}, expected less than 1 "

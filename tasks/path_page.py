@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from engine.measures import EDIT_ERROR
 from engine.monitor import STOP_REASONS
-from tasks import charts, store
+from tasks import charts, headline, store
 from tasks.page import Html, capital, card, cards, figure, join, lead, message, number, page, percent, table, tag
 from tasks.page import section as page_section
 
@@ -12,49 +13,53 @@ PAGE = "reports/sweep.html"
 
 
 def chosen_point(figures: dict) -> dict:
-    return next(point for point in figures["points"] if point["rho1"] == figures["chosen"])
+    return next(point for point in figures["points"] if is_chosen(point, figures))
+
+
+def is_chosen(point: dict, figures: dict) -> bool:
+    return (point["rho1"], point["rho2"]) == (figures["chosen"], figures["chosen_rho2"])
 
 
 def as_text(figures: dict, root: Path) -> str:
     """A table of the points, the chosen one marked."""
-    with_f1 = figures["measure"] == "f1"
-    lines = [f"{'rho1':>10} {'active':>10} {'dev error':>10}{'    dev F1' if with_f1 else ''} {'train error':>12} "
+    first = judged_by(figures)
+    head = f" {'dev ' + headline.HEADS[first]:>14}" if first else ""
+    lines = [f"{'rho1':>10} {'active':>10}{head} {'dev error':>10} {'train error':>12} "
              f"{'dev loss':>9} {'train loss':>11}  iterations"]  # fmt: skip
     for p in figures["points"]:
-        mark = "→" if p["rho1"] == figures["chosen"] else " "
-        f1 = f" {p['dev_f1']:>9.2%}" if with_f1 else ""
+        mark = "→" if is_chosen(p, figures) else " "
+        value = f" {p[f'dev_{first}']:>14.2%}" if first else ""
         loss = f"{p['dev_log_loss']:>9.4f}" if p["dev_log_loss"] is not None else f"{'–':>9}"
         lines.append(
-            f"{mark}{p['rho1']:>9.4g} {p['active']:>10,} {p['dev_token_error']:>10.2%}{f1} "
+            f"{mark}{p['rho1']:>9.4g} {p['active']:>10,}{value} {p['dev_token_error']:>10.2%} "
             f"{p['train_token_error']:>12.2%} {loss} {p['train_log_loss']:>11.4f}  {p['iterations']}"
         )
     lines += [_verdict(figures), f"page {root / PAGE}"]
     return "\n".join(lines)
 
 
+def judged_by(figures: dict) -> str | None:
+    """What the choice goes by, where it is not the error of tokens, which is always shown."""
+    return None if figures["measure"] == headline.TOKEN else figures["measure"]
+
+
 def _verdict(figures: dict) -> str:
-    best, how = chosen_point(figures), "F1" if figures["measure"] == "f1" else "error"
+    best, how = chosen_point(figures), headline.HEADS[figures["measure"]]
     why = f"the smallest model within a standard error of the best {how}" if figures["sparser"] else f"the best {how}"
     return (f"chosen rho1 {best['rho1']:.4g} by {why} on the development data: {best['active']:,} active weights; "
-            f"`espalier run --set train.rho1={best['rho1']:.4g}` trains with it")  # fmt: skip
-
-
-def read_path(root: Path) -> dict | None:
-    """The path that the last training has chosen its rho1 by; None where rho1 was given."""
-    file = root / store.RHO1_PATH
-    figures = store.read_json(file) if file.exists() else {}
-    return figures if figures.get("points") else None
+            f"{figures['where']}; `espalier run --set train.rho1={best['rho1']:.4g}` trains with it")  # fmt: skip
 
 
 def section(root: Path) -> str:
     """A section of the report, id `rho1-path`: the path of a training with `train.rho1: auto`; else nothing."""
-    figures = read_path(root)
+    figures = store.read_path(root)
     if figures is None:
         return ""
-    best, name = chosen_point(figures), "F1" if figures["measure"] == "f1" else "error"
-    text = (f"ρ₁ was chosen as {number(best['rho1'])}, of {len(figures['points'])} values, by the best {name} on the "
-            f"development data. The model of the report starts from that point.")  # fmt: skip
-    panels = _curves(figures["points"], best, "rho1-")
+    best, name = chosen_point(figures), headline.HEADS[figures["measure"]]
+    text = (f"ρ₁ = {number(best['rho1'])} and ρ₂ = {number(best['rho2'])} were chosen, of {len(figures['points'])} "
+            f"pairs of values, by the best {name} on the development data; {figures['where']}. The search took "
+            f"{number(figures['iterations'])} iterations; the model of the report starts from that point.")  # fmt: skip
+    panels = _curves([p for p in figures["points"] if p["rho2"] == best["rho2"]], best, "rho1-")
     return page_section("rho1-path", "Size against quality", lead(text), *panels, _table(figures))
 
 
@@ -74,10 +79,11 @@ def _cards(figures: dict, best: dict) -> list[Html]:
     spread = f"standard error {percent(best['standard_error'], 2)}"
     found = [card("ρ₁", number(best["rho1"]), f"ρ₂ {number(best['rho2'])}", figures["solver"]),
              card("Active weights", number(best["active"]), f"{number(best['iterations'])} iterations")]  # fmt: skip
-    note = spread if figures["measure"] != "f1" else None
-    found.append(card("Development error", percent(best["dev_token_error"], 2), note))
-    if figures["measure"] == "f1":
-        found.append(card("F1 of chunks", percent(best["dev_f1"], 2), spread))
+    for name in headline.shown(figures["measure"])[:2]:
+        note = spread if name == figures["measure"] else None
+        if name in headline.HEADS:
+            title = f"{capital(headline.HEADS[name])} on the development data"
+            found.append(card(title, percent(best[f"dev_{name}"], 2), note))
     return found
 
 
@@ -92,17 +98,19 @@ def _curves(points: list[dict], best: dict, prefix: str = "") -> list[Html]:
         return [message("No model of this path has an active weight: go on to smaller ρ₁ (--to).")]
     share = {"write": lambda v: percent(v, 2), "tick": lambda v: f"{100 * v:g}%"}
     panels = [
-        _panel(prefix + "error", "Error", rows, "token_error", best, "share of labels that are wrong", **share),
+        _panel(prefix + "error", "Token error", rows, "token_error", best, "share of labels that are wrong", **share),
         _panel(prefix + "loss", "Log-loss", rows, "log_loss", best, "nats for each token"),
         _one(prefix + "cost", "Objective", "Active weights", rows, "active", "objective", best, "loss plus penalty"),
     ]
-    if any(p.get("dev_f1") is not None for p in rows):
-        note = "of chunks in the development data"
-        panels.insert(1, _one(prefix + "f1", "F1", "Active weights", rows, "active", "dev_f1", best, note, **share))
+    for name in (headline.ENTITIES, EDIT_ERROR):
+        if any(p.get(f"dev_{name}") is not None for p in rows):
+            title, note = capital(headline.HEADS[name]), "of the development data"
+            key = prefix + name.replace("_", "-")
+            panels.insert(0, _one(key, title, "Active weights", rows, "active", f"dev_{name}", best, note, **share))
     by_rho1 = sorted((p for p in points), key=lambda p: p["rho1"])
     panels.append(_one(prefix + "active", "Size", "ρ₁", by_rho1, "rho1", "active", best, "active weights"))
-    opening = lead("Each point is a model of its own penalty; the dot marks the chosen one.")
-    return [opening, tag("div", *panels, class_="panels")]
+    what = f"Each point is a model of its own ρ₁ with ρ₂ = {number(best['rho2'])}; the dot marks the chosen one."
+    return [lead(what), tag("div", *panels, class_="panels")]
 
 
 def _panel(key: str, title: str, rows: list[dict], name: str, best: dict, note: str, **ways: Any) -> Html:
@@ -122,17 +130,17 @@ def _one(key: str, title: str, x_name: str, rows, x: str, y: str, best: dict, no
 
 
 def _table(figures: dict) -> Html:
-    with_f1 = figures["measure"] == "f1"
+    first = judged_by(figures)
     with_error = any(p["train_token_error"] is not None for p in figures["points"])
     rows = [
-        (number(p["rho1"]), number(p["active"]), percent(p["dev_token_error"], 2),
-         *((percent(p["dev_f1"], 2),) if with_f1 else ()),
+        (number(p["rho1"]), number(p["rho2"]), number(p["active"]),
+         *((percent(p[f"dev_{first}"], 2),) if first else ()), percent(p["dev_token_error"], 2),
          *((percent(p["train_token_error"], 2),) if with_error else ()),
          number(p["dev_log_loss"]), number(p["train_log_loss"]), number(p["objective"], 6), number(p["iterations"]),
          STOP_REASONS.get(p["stop_reason"], p["stop_reason"]))
         for p in figures["points"]
     ]  # fmt: skip
-    f1, error = ["Dev F1"] if with_f1 else [], ["Train error"] if with_error else []
-    headings = ["ρ₁", "Active", "Dev error", *f1, *error, "Dev loss", "Train loss", "Objective", "Iterations",
+    judged, error = [f"Dev {headline.HEADS[first]}"] if first else [], ["Train error"] if with_error else []
+    headings = ["ρ₁", "ρ₂", "Active", *judged, "Dev error", *error, "Dev loss", "Train loss", "Objective", "Iterations",
                 "Why it stopped"]  # fmt: skip
-    return table("From the largest ρ₁ down", headings, rows, range(len(headings) - 1), "stack")
+    return table("In the order in which they were solved", headings, rows, range(len(headings) - 1), "stack")

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from engine.errors import EspalierError
-from engine.lists import read_list
+from engine.lists import read_bounded, read_list
 from engine.templates import Template, list_files, parse
 from tasks.params import Template as Options
 from tasks.params import check_templates
+
+MOST_BYTES = 16 << 20  # of a file of templates
 
 
 def template_lines(root: Path, options: Options) -> tuple[list[str], str]:
@@ -18,13 +20,14 @@ def template_lines(root: Path, options: Options) -> tuple[list[str], str]:
 def read_patterns(path: Path) -> list[str]:
     """The lines of a file of templates in the form of Wapiti or CRF++."""
     try:
-        return path.read_bytes().decode("utf-8-sig").split("\n")
+        data = read_bounded(path, MOST_BYTES)
+        return data.decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         raise EspalierError(f"template.file is {path}: there is no such file") from None
     except OSError as error:
         raise EspalierError(f"template.file is {path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = data[: error.start].count(b"\n") + 1
         raise EspalierError(f"{path}, line {line}: is not UTF-8; save the file as UTF-8") from None
 
 

@@ -20,6 +20,7 @@ from engine.scatter import CHUNKS, LARGEST
 from engine.scores import padded
 from engine.seen_counts import SeenCounts
 from engine.sharded import BLOCK_TOKENS, cover, cut
+from engine.solvers import fitting
 from tasks import store
 from tasks.params import Params, Train
 
@@ -66,7 +67,7 @@ def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjectiv
     """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
     part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
     n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
-    composites = objective.composites
+    composites, vectors = objective.composites, VECTORS[fitting(options.solver, options.rho1)]
     rows, groups = len(composites.ptr) - 1, composites.ids.shape[1]
     grown = min(tokens / max(1, part), 4.0)  # distinct sets and combinations: more with more data, but ever more slowly
     # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
@@ -82,7 +83,7 @@ def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjectiv
         "vocabulary": 2 * texts + observations * (60 + 24),
         "posteriors": int(posteriors),
         "factors": int(grown * (n_sets * width**2 * 8 * 2 + rows * width * 8)),
-        "weights": weights * (8 * VECTORS[options.solver] + (4 if options.pairs == "seen" else 0)),
+        "weights": weights * (8 * vectors + (4 if options.pairs == "seen" else 0)),
     }
 
 
@@ -175,7 +176,7 @@ def allowed_bytes(params: Params) -> int:
 
 def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
     """The plan from the features on disk; `espalier stage template` must have run."""
-    manifest, options = store.whole_manifest(root), params.train
+    manifest, options = store.read_manifest(root), params.train
     vocabulary = store.read_vocabulary(root)["observation"]
     kinds, n_labels = observation_kinds(vocabulary.to_list()), len(manifest["labels"])
     shards = store.read_shards(root, "train", manifest)

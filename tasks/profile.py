@@ -4,6 +4,7 @@ Memory grows with sequences (32 bytes each, for duplicates) and labels, not with
 `rows` makes a table of texts of it and `section_body` the body of a section of a page.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,24 @@ import polars as pl
 
 from tasks.formats import schemes
 from tasks.formats.labels import JOINT, UNKNOWN
-from tasks.formats.reading import input_names
+from tasks.formats.reading import STRANGE, input_names
 from tasks.page import Html, cards, count, join, lead, message, number, percent, table, tag
 from tasks.page import card as make_card
+from tasks.sequence_hashes import sequence_hashes
 from tasks.store import sequence_offsets
 
 EXAMPLES = 3  # of each finding
+MARK, BETWEEN = "_", "|"  # what many files write for an unknown label and between the members of a set
 LONG, LONG_LEAST = 10, 100  # very long: so many times the median, and at least so many tokens
-STRANGE = r"[\x00-\x1f\x7f-\x9f\u{fffd}]"  # control characters, and what stands for characters that were lost
+STRANGE_IN_LABELS = rf"{STRANGE}|[\u{{ad}}\u{{200c}}\u{{200d}}]"
 QUANTILES = (("min", 0.0), ("median", 0.5), ("p95", 0.95), ("max", 1.0))
-MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 FINDINGS = {
     "long": "very long sequences",
     "single": "sequences of one token",
     "all_outside": "sequences that are all O",
-    "strange_characters": "tokens with control or replacement characters",
+    "strange_characters": "tokens with control, invisible or replacement characters",
+    "strange_labels": "labels with control, invisible or replacement characters",
+    "marks": "labels that may be marks: _ for unknown, | in a set (--unknown, --set-separator)",
     "rare_labels": "labels that occur once",
     "duplicates": "sequences whose input was seen before",
     "conflicts": "inputs with different labels",
@@ -118,8 +122,8 @@ class Profiler:
         self._note(self.examples["all_outside"], offsets[:-1][outside][:EXAMPLES], place)
 
     def _hash(self, block: pl.DataFrame, offsets: np.ndarray, place: "_Places") -> None:
-        inputs = _sequence_hashes(block, input_names(block), offsets)
-        labels = _sequence_hashes(block, ["label"], offsets) if self.labelled else inputs
+        inputs = sequence_hashes(block, input_names(block), offsets)
+        labels = sequence_hashes(block, ["label"], offsets) if self.labelled else inputs
         self.hashes.append(np.stack([inputs, labels, *place.numbers(offsets[:-1])]))
 
     def result(self) -> dict:
@@ -131,16 +135,21 @@ class Profiler:
         median = quantile(self.lengths, 0.5)
         limit = max(LONG * median, LONG_LEAST)
         rare = [label for label, n in known.items() if n == 1]
+        strange = pl.Series(list(known), dtype=pl.String)
+        strange = strange.filter(strange.str.contains(STRANGE_IN_LABELS)).to_list()
+        marks = [label for label in known if label == MARK or BETWEEN in label.strip(BETWEEN)]
         duplicates = self._duplicates()
         counts = {
             "long": int(self.lengths[limit + 1 :].sum()), "single": int(self.lengths[1:2].sum()),
             "all_outside": self.counts["all_outside"] if chunks or len(known) > 1 else 0,
             "strange_characters": self.counts["strange_characters"], "rare_labels": len(rare),
+            "strange_labels": len(strange), "marks": len(marks),
             "illegal_transitions": self.wrong[scheme] if scheme else 0, **duplicates,
         }  # fmt: skip
         examples = dict(self.examples)
         examples["long"] = [example for length, _, example in self.longest if -length > limit]
-        examples["rare_labels"] = [{"place": self.first_place[label], "text": label} for label in rare[:EXAMPLES]]
+        for name, labels in (("rare_labels", rare), ("strange_labels", strange), ("marks", marks)):
+            examples[name] = [{"place": self.first_place[y], "text": shown(y)} for y in labels[:EXAMPLES]]
         examples["illegal_transitions"] = self.wrong_examples[scheme] if scheme else []
         return {
             "files": self.files, "sequences": self.sequences, "tokens": self.tokens, "columns": self.columns,
@@ -205,27 +214,14 @@ def told(files: list[str], unit: str, file: int | None, number: int) -> str:
     return f"{unit} {number} of {name}"
 
 
+def shown(text: str) -> str:
+    """A text as it is, or with escapes where something in it could not be seen."""
+    return text if text.isprintable() else ascii(text)
+
+
 def _transition(labels: pl.Series, tags: schemes.Tags, row: int) -> str:
     before = "⟨start⟩" if tags.first[row] else labels[row - 1]
     return f"{before} → {labels[row]}" + (" → ⟨end⟩" if tags.last[row] else "")
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """Every bit of a number in every bit of the result (splitmix64)."""
-    x = (x ^ (x >> np.uint64(30))) * MIX[1]
-    x = (x ^ (x >> np.uint64(27))) * MIX[2]
-    return x ^ (x >> np.uint64(31))
-
-
-def _sequence_hashes(block: pl.DataFrame, names: list[str], offsets: np.ndarray) -> np.ndarray:
-    """64 bits for each sequence, of the texts of all its tokens in order."""
-    lengths = np.diff(offsets)
-    position = (np.arange(len(block)) - np.repeat(offsets[:-1], lengths)).astype(np.uint64)
-    total = np.zeros(len(block), np.uint64)
-    for i, name in enumerate(names):
-        total = _mixed(total + block[name].hash(i).to_numpy() + MIX[0])
-    total = _mixed(total + position * MIX[0])
-    return _mixed(np.add.reduceat(total, offsets[:-1]) + lengths.astype(np.uint64))
 
 
 def quantile(counts: np.ndarray, share: float) -> int:
@@ -243,7 +239,7 @@ def imbalance(labels: dict[str, int]) -> dict[str, Any]:
     counts = np.array(list(labels.values()), float)
     shares = counts / counts.sum()
     return {"majority": float(shares.max()), "ratio": float(counts.max() / counts.min()),
-            "effective_labels": float(np.exp(-(shares * np.log(shares)).sum()))}  # fmt: skip
+            "effective_labels": math.exp(-sum(share * math.log(share) for share in shares.tolist()))}  # fmt: skip
 
 
 # For readers ----------------------------------------------------------------------------------------
@@ -270,12 +266,14 @@ def rows(found: dict) -> list[dict[str, str]]:
     for key, name in (("unknown_labels", "unknown labels"), ("set_labels", "labels that are sets")):
         if found[key]:
             result.append((name, number(found[key]), percent(found[key] / found["tokens"])))
-    for name, text in FINDINGS.items():
-        if found["findings"][name]["count"]:
-            result.append(
-                (text, number(found["findings"][name]["count"]), _examples(found["findings"][name]["examples"]))
-            )
+    result += [(text, number(item["count"]), _examples(item["examples"])) for text, item in _seen(found)]
     return [dict(zip(("what", "value", "examples"), row, strict=True)) for row in result]
+
+
+def _seen(found: dict) -> list[tuple[str, dict]]:
+    """The findings that are there, with their texts; a profile of an earlier version may not know of all."""
+    known = [(text, found["findings"].get(name)) for name, text in FINDINGS.items()]
+    return [(text, item) for text, item in known if item and item["count"]]
 
 
 def _examples(examples: list[dict]) -> str:
@@ -300,11 +298,22 @@ def section_body(found: dict) -> Html:
             f"{count(found['set_labels'], 'token')} with a set",
         )
         shown.append(make_card("Partly labelled", percent(partial / found["tokens"]), *notes))
+    if found.get("split"):
+        shown.append(_split_card(found["split"]))
     return join([cards(shown), _finding_table(found), _label_table(found)])
 
 
+def _split_card(split: dict) -> Html:
+    """What the parts are, and what of the test part stands in training as well or was kept out of it."""
+    sizes, kept = split["sequences"], split["kept_in_training"].get("test", 0)
+    notes = [f"{number(sizes.get(part, 0))} {part}" for part in ("train", "dev", "unlabelled")]
+    notes.append(f"{number(split['overlap']['test'])} of the test part also in training")
+    notes += [f"{number(kept)} kept out of it, not fully labelled"] if kept else []
+    return make_card("Test part", number(sizes.get("test", 0)), *notes)
+
+
 def _finding_table(found: dict) -> Html:
-    seen = [(text, found["findings"][name]) for name, text in FINDINGS.items() if found["findings"][name]["count"]]
+    seen = _seen(found)
     if not seen:
         return message("Nothing in the data looks wrong.")
     opening = lead("What may be worth a look. Places are those of the source.")

@@ -8,17 +8,19 @@ import hashlib
 import shutil
 import socket
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
-from engine.measures import paired_bootstrap, sequence_errors
+from engine.errors import EspalierError, quoted
+from engine.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
 from engine.model import Model
-from tasks import archive, history, store
+from tasks import archive, headline, history, store
 from tasks.cases import check_cases, read_cases
+from tasks.champion import lost, require, stranger
 from tasks.decision_page import decision_page
-from tasks.params import Params, Promote
+from tasks.page import percent, points
+from tasks.params import Params, Promote, margin_of
 from tasks.progress import Progress
 from tasks.regressions import compare_labels
 from tasks.sources import input_columns
@@ -26,41 +28,69 @@ from tasks.tagging import tag
 
 TOLD_LABELS, TOLD_CASES = 30, 20  # that a decision lists
 NAMED = 5  # labels that have a reason of their own
+VERDICTS = {  # by whether it stays within the margin, and whether the whole interval is on the bad side
+    (True, True): "worse than the champion, but within the margin", (True, False): "not worse than the champion",
+    (False, True): "is worse than the champion", (False, False): "may be worse than the champion",
+}  # fmt: skip
 
 
-def decide(champion: np.ndarray, challenger: np.ndarray, lengths: np.ndarray, options: Promote) -> dict:
-    """Promoted when the challenger loses at most `margin` at the upper end of the interval."""
-    interval = paired_bootstrap(champion, challenger, lengths, options.level, options.rounds, options.seed)
-    good = interval.high <= options.margin
-    bound = f"{interval.high:+.2%} against a margin of {options.margin:.2%}"
+class Judged(NamedTuple):
+    """One model on the test data: by what the task is judged by, and by its tokens."""
+
+    counts: Counts
+    tokens: Counts
+
+
+def decide(measure: Measure, name: str, champion: Judged, challenger: Judged, options: Promote) -> dict:
+    """Promoted when the challenger loses at most the margin at the bad end of the interval.
+
+    `name` is what the measure is called in the data.
+    """
+    found = paired_bootstrap(champion.counts, challenger.counts, options.level, options.rounds, options.seed)
+    most, least = (-found.low, -found.high) if measure.higher_is_better else (found.high, found.low)  # what is lost
+    margin = margin_of(options.margin, measure.loss(champion.counts.value))
+    good, worse = most <= margin, least > 0
+    verdict = VERDICTS[good, worse]
+    decision = figures_of(measure, name, challenger, champion)
+    decision |= {"difference": found.value, "low": found.low, "high": found.high, "margin": margin}
+    told = headline.difference_words(headline.compared(decision))
     reason = (
-        f"not worse than the champion: the upper end of the difference is {bound}"
-        if good
-        else f"may be worse than the champion: the upper end of the difference is {bound}"
+        f"{verdict}: {name} {percent(challenger.counts.value, 2)} against {percent(champion.counts.value, 2)}, {told}, "
+        f"with a margin of {margin_words(margin, options.margin)}"
     )
+    return decision | {"promoted": good, "reason": reason}
+
+
+def margin_words(margin: float, asked: float | str) -> str:
+    """`0.50 points`, or `0.19 points (2% of the champion's errors)`."""
+    share = f" ({asked} of the champion's errors)" if isinstance(asked, str) else ""
+    return points(margin).lstrip("+") + share
+
+
+def figures_of(measure: Measure, name: str, challenger: Judged, champion: Judged | None = None) -> dict:
+    """Both models by the measure of the task, with errors of tokens beside them."""
     return {
-        "promoted": good, "reason": reason, "difference": interval.difference, "low": interval.low,
-        "high": interval.high, "champion_error": float(champion.sum() / lengths.sum()),
-        "challenger_error": float(challenger.sum() / lengths.sum()),
+        "measure": measure.name, "measure_name": name, "margin": None, "difference": None, "low": None, "high": None,
+        "champion_value": champion and champion.counts.value, "challenger_value": challenger.counts.value,
+        "champion_error": champion and champion.tokens.value, "challenger_error": challenger.tokens.value,
     }  # fmt: skip
 
 
-def first_decision(challenger: np.ndarray, lengths: np.ndarray) -> dict:
-    return {
-        "promoted": True, "reason": "the first model: there was no champion", "difference": None, "low": None,
-        "high": None, "champion_error": None, "challenger_error": float(challenger.sum() / lengths.sum()),
-    }  # fmt: skip
+def first_decision(measure: Measure, name: str, challenger: Judged) -> dict:
+    first = {"promoted": True, "reason": "the first model: there was no champion"}
+    return figures_of(measure, name, challenger) | first
 
 
 # Reasons to refuse, besides the error as a whole ----------------------------------------------------
 
 
-def label_reasons(rows: list[dict], margin: float | None) -> list[str]:
+def label_reasons(rows: list[dict], margin: float | str | None) -> list[str]:
     """One for each label that lost too much; of many, the worst are named."""
     lost = [row for row in rows if row["regressed"]]
     reasons = [
-        f"label {row['label']} loses {-row['difference']:.2%} of F1 ({-row['high']:.2%} to {-row['low']:.2%}), more "
-        f"than promote.label_margin, {margin:.2%}"
+        f"label {row['label']} loses {-100 * row['difference']:.2f} points of F1 ({-100 * row['high']:.2f} to "
+        f"{-100 * row['low']:.2f}), more than promote.label_margin, "
+        f"{margin_words(margin_of(margin, 1 - row['champion_f1']), margin)}"
         for row in lost[:NAMED]
     ]
     return [*reasons, *([f"{len(lost) - NAMED} more labels lose as clearly"] if len(lost) > NAMED else [])]
@@ -70,7 +100,7 @@ def case_reasons(found: dict | None) -> list[str]:
     if not found or not found["wrong"]:
         return []
     first = found["wrong"][0]
-    where = f"line {first['line']} of {found['file']}, {' '.join(first['tokens'])!r}"
+    where = f"line {first['line']} of {found['file']}, {quoted(' '.join(first['tokens']))}"
     wanted, got = (" ".join(first[name]) for name in ("expected", "said"))
     return [f"{found['failed']} of {found['cases']} cases that must not break are wrong, the first at {where}: "
             f"expected {wanted}, got {got}"]  # fmt: skip
@@ -109,7 +139,7 @@ def drift_of(root: Path) -> dict | None:
     """The drift that `weigh` found; None where it did not look."""
     if not (root / store.CLUSTERS).exists():
         return None
-    found = store.read_json(root / store.CLUSTERS)
+    found = store.read_clusters(root)
     if found.get("jensen_shannon") is None:
         return None
     return {"jensen_shannon": found["jensen_shannon"], "limit": found["drift_limit"], "drifted": found["drifted"]}
@@ -121,7 +151,7 @@ def cases_of(
     """How the models do on the cases of `promote.cases`; None without such a file."""
     if not params.promote.cases:
         return None
-    cases = read_cases(root, params, len(input_columns(tokens)))
+    cases = read_cases(root, params, len(input_columns(tokens)), challenger.labels)
     wrong = check_cases(challenger, cases)
     champions = None if champion is None else {row["line"] for row in check_cases(champion, cases)}
     for row in wrong:
@@ -142,24 +172,31 @@ def someone() -> str:
 def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress) -> dict:
     """The decision as the data have it: all reasons to refuse together, warnings, and the figures behind them."""
     candidate, champion = root / store.CANDIDATE, root / store.CHAMPION
-    options, tokens = params.promote, store.read_tokens(root, "test")[0]
+    options, (tokens, info) = params.promote, store.read_tokens(root, "test")
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
-    lengths, gold, version = np.diff(offsets), tokens["label"].to_list(), version_of(tokens)
+    gold, version = tokens["label"].to_list(), version_of(tokens)
     # Each model makes its own features of the tokens: a champion may know observations that the vocabulary of the
     # newest training data has lost.
     challenger_model = Model.load(candidate)
     challenger = tag(challenger_model, tokens)
-    errors = sequence_errors(np.array(gold), np.array(challenger), offsets)
+    measure = measure_of(info.get("measure"), {*gold, *challenger_model.labels})
+    name = headline.names(measure.name, info["nouns"])[measure.name]
+
+    def judged(said: list[str]) -> Judged:
+        return Judged(measure.counts(gold, said, offsets), token_counts(gold, said, offsets))
+
     progress.step(note="challenger")
     champion_model, rows, warnings = None, [], []
     if champion.exists():
         champion_model = Model.load(champion)
         said = tag(champion_model, tokens)
-        decision = decide(sequence_errors(np.array(gold), np.array(said), offsets), errors, lengths, options)
+        decision = decide(measure, name, judged(said), judged(challenger), options)
         rows = compare_labels(gold, said, challenger, offsets, options)
-        warnings += changed_test_data(root, earlier, version)
+        warnings += [*changed_test_data(root, earlier, version), *filter(None, [stranger(root)])]
     else:
-        decision = first_decision(errors, lengths)
+        decision = first_decision(measure, name, judged(challenger))
+        if text := lost(root):
+            decision |= {"promoted": False, "reason": text}
     progress.step(note="champion")
     cases, drift = cases_of(root, params, tokens, challenger_model, champion_model), drift_of(root)
     digest = store.file_hash(candidate)
@@ -189,14 +226,16 @@ def main(
     candidate, champion = root / store.CANDIDATE, root / store.CHAMPION
     if not candidate.is_file():
         raise EspalierError(f"{candidate}: there is no candidate to promote; run `espalier run` first")
-    manifest, log = store.whole_manifest(root), root / store.DECISIONS
-    earlier = store.read_jsonl(log) if log.exists() else []
+    if not force:
+        require(root)
+    manifest, log = store.read_manifest(root), root / store.DECISIONS
+    earlier = store.read_decisions(root)
     decision = weighed(root, params, earlier, progress)
     forced = force and not decision["promoted"]
     time = history.now()
     if forced:
         who = by or someone()
-        reason = f"forced by {who}" + (f": {why}" if why else "") + f"; against it: {decision['reason']}"
+        reason = f"forced by {who}" + (f": {why}" if why else "")
         decision |= {"promoted": True, "reason": reason, "by": who, "why": why}
     decision |= {"time": time, "forced": forced, "data_version": manifest["data_version"],
                  "id": archive.new_id(root, earlier, time, decision["model_sha256"])}  # fmt: skip
@@ -209,5 +248,5 @@ def main(
     store.write_jsonl(log, [*earlier, decision])
     store.write_text(root / store.DECISION, decision_page([*earlier, decision]))
     archive.prune(root, [*earlier, decision], params.version.keep)
-    progress.end(("promoted: " if decision["promoted"] else "refused: ") + decision["reason"])
+    progress.end(history.outcome(decision))
     return decision

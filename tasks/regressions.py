@@ -1,17 +1,17 @@
 """Label by label: how much F1 a challenger loses to a champion on the same test data, with a paired interval.
 
-Where labels are chunks (IOB) a kind of chunk takes the place of a label.
+Where labels mark entities a kind of entity takes the place of a label.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from engine.measures import chunks, is_chunk_scheme
-from tasks.params import Promote
+from engine.measures import ratio, resampled_sums
+from engine.spans import Span, marks_entities, spans_of
+from tasks.params import Promote, margin_of
 
 BLOCK_NUMBERS = 4_000_000  # of counts held at once
-DRAWS = 50  # resamples made at a time
 
 
 class Items(NamedTuple):
@@ -33,18 +33,18 @@ class Counted(NamedTuple):
 
 
 def count_items(gold: list[str], guesses: list[list[str]], offsets: np.ndarray) -> tuple[list[str], Items, list]:
-    """(names of the kinds, gold items, `Counted` of each list of guesses): chunks in a chunk scheme, else tokens."""
+    """(names of the kinds, gold items, `Counted` of each list of guesses): entities where labels mark them."""
     labels = sorted({*gold, *(label for guess in guesses for label in guess)})
-    if is_chunk_scheme(labels):
-        found = [set(chunks(list(some), offsets)) for some in (gold, *guesses)]
-        names = sorted({chunk.kind for some in found for chunk in some})
+    if marks_entities(labels):
+        right, *said = (_spans(some, offsets) for some in (gold, *guesses))
+        names = sorted({span.kind for some in (right, *said) for _, span in some})
         code = {name: i for i, name in enumerate(names)}
 
         def items(some) -> Items:
-            pairs = np.array([(chunk.sequence, code[chunk.kind]) for chunk in some], np.int64).reshape(-1, 2)
+            pairs = np.array([(sequence, code[span.kind]) for sequence, span in some], np.int64).reshape(-1, 2)
             return Items(pairs[:, 0], pairs[:, 1])
 
-        return names, items(found[0]), [Counted(items(said), items(said & found[0])) for said in found[1:]]
+        return names, items(right), [Counted(items(one), items(one & right)) for one in said]
     code = {name: i for i, name in enumerate(labels)}
     sequence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     right, *said = (np.array([code[label] for label in some], np.int64) for some in (gold, *guesses))
@@ -52,16 +52,20 @@ def count_items(gold: list[str], guesses: list[list[str]], offsets: np.ndarray) 
     return labels, Items(sequence, right), counted
 
 
+def _spans(labels: list[str], offsets: np.ndarray) -> set[tuple[int, Span]]:
+    """The entities of all sequences, each with the number of its sequence."""
+    return {(n, span) for n, found in enumerate(spans_of(labels, offsets)) for span in found}
+
+
 def f1(right: np.ndarray, gold: np.ndarray, said: np.ndarray) -> np.ndarray:
     """2 right / (gold + said), 0 where there is neither."""
-    both = gold + said
-    return np.divide(2 * right, both, out=np.zeros_like(right), where=both > 0)
+    return ratio(2 * right, gold + said)
 
 
 def compare_labels(
     gold: list[str], champion: list[str], challenger: list[str], offsets: np.ndarray, options: Promote
 ) -> list[dict]:
-    """A row for each label or kind of chunk, the largest loss first.
+    """A row for each label or kind of entity, the largest loss first.
 
     `regressed` are labels with at least `label_count` in the test data that lose more than `label_margin` of F1, where
     the interval of the difference lies below zero as a whole. It is the interval at `level` for all such labels
@@ -86,23 +90,19 @@ def compare_labels(
             pending = []
     for row in rows:
         sure = row["count"] >= options.label_count and row["high"] < 0
-        row["regressed"] = options.label_margin is not None and sure and row["difference"] < -options.label_margin
+        margin = None if options.label_margin is None else margin_of(options.label_margin, 1 - row["champion_f1"])
+        row["regressed"] = margin is not None and sure and row["difference"] < -margin
     return sorted(rows, key=lambda row: (row["difference"], row["label"]))
 
 
 def _resample(pending: list[tuple[dict, list[np.ndarray]]], edge: float, options: Promote) -> None:
-    """Fill in low and high: quantiles of the difference over resamples of whole sequences, both models together.
-
-    The sums are whole numbers, exact in float64, so the order of a product's sum changes nothing.
-    """
+    """Fill in low and high: quantiles of the difference over resamples of whole sequences, both models together."""
     if not pending:
         return
     columns = np.stack([part for _, parts in pending for part in parts], axis=1)  # [N, 5 L]
-    n, random, found = len(columns), np.random.default_rng(options.seed), []
-    for _ in range(max(1, options.rounds // DRAWS)):
-        draws = random.integers(0, n, (DRAWS, n))
-        times = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)
-        gold, old_right, old_said, new_right, new_said = np.moveaxis((times @ columns).reshape(DRAWS, -1, 5), 2, 0)
+    found = []
+    for sums in resampled_sums(columns, options.rounds, options.seed):
+        gold, old_right, old_said, new_right, new_said = np.moveaxis(sums.reshape(len(sums), -1, 5), 2, 0)
         found.append(f1(new_right, gold, new_said) - f1(old_right, gold, old_said))
     low, high = np.quantile(np.concatenate(found), [edge, 1 - edge], axis=0)
     for (row, _), least, most in zip(pending, low, high, strict=True):

@@ -1,10 +1,11 @@
-"""The path of rho1: models of ever smaller penalties, each from the one before, and the choice by development data.
+"""Paths of rho1: models of ever smaller penalties, each from the one before, and the choice by development data.
 
-`espalier sweep` follows it to show it, a training with `train.rho1: auto` to go on from the point that it chooses.
+`espalier sweep` follows one to show it. A training with `train.rho1: auto` follows one for each of some values of rho2,
+and goes on from the point that the development data choose among all of them.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from engine import decode
 from engine.data import Dataset, select
 from engine.errors import EspalierError
 from engine.layout import FAMILIES, Layout
-from engine.measures import chunks, is_chunk_scheme, sequence_errors
+from engine.measures import Counts, Measure, measure_of, sequence_errors
 from engine.path import Point, grid, largest_rho1, path
 from engine.penalty import ElasticNet
+from engine.solvers import fitting
 from tasks import store
 from tasks.params import Train
 from tasks.progress import Progress
@@ -24,57 +26,66 @@ from tasks.progress import Progress
 POINTS = 10
 LARGEST, SMALLEST = 10.0, 0.05  # losses are sums over sequences, so a good rho1 depends little on the size of the data
 SPAN = 200.0  # of the largest rho1 to the smallest at least
-TIGHTER = 0.1  # of train.tolerance: a point that starts near its optimum gains little in each iteration
+RHO2 = (0.001, 0.1, 0.3)  # beside train.rho2; larger ones are tried, each STEP times the last, while that pays
+STEP = 3.0
+BESIDE = 2  # values of rho1 on either side of the best that the next rho2 begins with
+FURTHER = 4  # values that are added at most to a path, and to those of rho2, while the best is at their edge
+LOOSER = 5.0  # of train.tolerance, for points that are only compared; training goes on from the chosen one
+AUTO = "auto"  # train.rho1 that the development data choose
 ACTIVE = tuple(f"active_{name}" for name in FAMILIES)
 
 
 # Measuring ------------------------------------------------------------------------------------------
 
 
-def ratio(over: np.ndarray, under: np.ndarray) -> tuple[float, float]:
-    """sum(over) / sum(under) of independent sequences, and its standard error (of a ratio estimator)."""
-    total, count = float(np.sum(under)), len(under)
-    value = float(np.sum(over)) / total if total else 0.0
-    spread = float(np.sum((over - value * under) ** 2))
-    return value, float(np.sqrt(spread * count / (count - 1)) / total) if count > 1 and total else 0.0
-
-
-def chunk_counts(gold: list[str], predicted: list[str], offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each sequence twice the chunks that are right, and the right and the predicted ones: F1 is their ratio."""
-    right, said = set(chunks(gold, offsets)), set(chunks(predicted, offsets))
-    hits, all_chunks = Counter(c.sequence for c in right & said), Counter(c.sequence for c in right)
-    all_chunks.update(c.sequence for c in said)
-    each = range(len(offsets) - 1)
-    return np.array([2.0 * hits[n] for n in each]), np.array([float(all_chunks[n]) for n in each])
+def standard_error(counts: Counts) -> float:
+    """Of the measure of independent sequences (that of a ratio estimator)."""
+    total, count = float(np.sum(counts.under)), len(counts.under)
+    spread = float(np.sum((counts.over - counts.value * counts.under) ** 2))
+    return float(np.sqrt(spread * count / (count - 1)) / total) if count > 1 and total else 0.0
 
 
 class Development:
     """The development data, and what a model is worth on them."""
 
-    def __init__(self, data: Dataset, gold: list[str], labels: list[str], layout: Layout, options: Train):
+    def __init__(
+        self, data: Dataset, gold: list[str], labels: list[str], layout: Layout, options: Train, judged_by: Measure
+    ):
         self.data, self.gold, self.labels, self.layout, self.options = data, gold, labels, layout, options
-        self.has_chunks = is_chunk_scheme(sorted({*gold, *labels}))
+        self.judged_by = judged_by
         unknown = np.add.reduceat((data.labels < 0).astype(np.int64), data.offsets[:-1])
         self.known = select(data, np.flatnonzero(unknown == 0))
 
     @property
     def measure(self) -> str:
-        return "f1" if self.has_chunks else "token_error"
+        return self.judged_by.name
+
+    def thinned(self, most: int | None) -> "Development":
+        """At most so many of the sequences, evenly spaced."""
+        total, offsets = len(self.data.weights), self.data.offsets
+        if most is None or total <= most:
+            return self
+        chosen = np.arange(most) * total // most
+        gold = [label for n in chosen for label in self.gold[offsets[n] : offsets[n + 1]]]
+        return Development(select(self.data, chosen), gold, self.labels, self.layout, self.options, self.judged_by)
+
+    def judged(self, predicted: np.ndarray) -> Counts:
+        """What the measure of the task counts of predictions."""
+        return self.judged_by.counts(self.gold, [self.labels[y] for y in predicted], self.data.offsets)
 
     def figures(self, theta: np.ndarray) -> dict[str, float]:
-        """Errors, log-loss, and `loss`: what the choice goes by, 1 - F1 or the error, with its standard error."""
+        """Errors, log-loss, and `loss`: what the choice goes by, 1 - F1 or an error, with its standard error."""
         data, layout = self.data, self.layout
         predicted = decode.viterbi(data, layout, theta, self.options.sparse)
-        wrong, lengths = sequence_errors(data.labels, predicted, data.offsets), np.diff(data.offsets)
-        error, spread = ratio(wrong, lengths)
+        wrong = sequence_errors(data.labels, predicted, data.offsets)
+        error = float(wrong.sum() / len(predicted))
         found = {"dev_token_error": error, "dev_sequence_error": float(np.mean(wrong > 0)), "dev_log_loss": None}
         if len(self.known.weights):
             log_p = decode.sequence_log_probability(self.known, layout, theta)
             found["dev_log_loss"] = float(-log_p.sum() / len(self.known.labels))
-        if self.has_chunks:
-            said = [self.labels[y] for y in predicted]
-            found["dev_f1"], spread = ratio(*chunk_counts(self.gold, said, data.offsets))
-        return found | {"loss": 1 - found["dev_f1"] if self.has_chunks else error, "standard_error": spread}
+        counts = self.judged(predicted)
+        found[f"dev_{self.measure}"] = counts.value
+        return found | {"loss": self.judged_by.loss(counts.value), "standard_error": standard_error(counts)}
 
 
 def describe(point: Point, theta: np.ndarray, tokens: float) -> dict[str, Any]:
@@ -99,11 +110,11 @@ def choose(points: list[dict], sparser: bool = False) -> dict:
     """The point of least loss, of equals the smallest model; `sparser` the smallest within a standard error of it."""
     if not points:
         raise EspalierError("there is no point to choose from: expected those of a sweep")
-    best = min(points, key=lambda p: (p["loss"], p["active"], -p["rho1"]))
+    best = min(points, key=lambda p: (p["loss"], p["active"], -p["rho1"], -p["rho2"]))
     if not sparser:
         return best
     limit = best["loss"] + best["standard_error"]
-    return min((p for p in points if p["loss"] <= limit), key=lambda p: (p["active"], -p["rho1"]))
+    return min((p for p in points if p["loss"] <= limit), key=lambda p: (p["active"], -p["rho1"], -p["rho2"]))
 
 
 # The path -------------------------------------------------------------------------------------------
@@ -123,18 +134,20 @@ def development_of(root: Path, manifest: dict, layout: Layout, options: Train) -
     dev = store.read_dataset(root, "dev", manifest)
     if not len(dev.weights):
         raise EspalierError("there is no development data to choose by: set ingest.dev_share or ingest.dev_path")
-    gold = store.read_tokens(root, "dev")[0]["label"].to_list()
+    tokens, info = store.read_tokens(root, "dev")
+    gold = tokens["label"].to_list()
     if len(gold) != len(dev.labels):
         raise EspalierError(
             f"{root / store.FEATURES}: {len(dev.labels):,} development positions, the tokens have {len(gold):,}; "
             "run `espalier stage template` again"
         )
-    return Development(dev, gold, manifest["labels"], layout, options)
+    judged_by = measure_of(info.get("measure"), {*gold, *manifest["labels"]})
+    return Development(dev, gold, manifest["labels"], layout, options, judged_by)
 
 
 def along(
     objective, values: np.ndarray, development: Development, options: Train, tokens: float,
-    on_point: Callable[[dict, np.ndarray], None],
+    on_point: Callable[[dict, np.ndarray], None], theta0: np.ndarray | None = None,
 ) -> tuple[list[Point], list[dict]]:  # fmt: skip
     """The points of a path and their figures; `on_point` hears each and may add to it. `tokens` as in `describe`."""
     found: list[dict] = []
@@ -144,33 +157,104 @@ def along(
         found.append(describe(point, theta, tokens) | development.figures(theta))
         on_point(found[-1], theta)
 
-    tolerance = TIGHTER * options.tolerance
-    return path(objective, values, options.rho2, options.solver, hear, options.max_iterations, tolerance), found
+    solver, limits = fitting(options.solver, AUTO), (options.max_iterations, options.tolerance)
+    return path(objective, values, options.rho2, solver, hear, *limits, theta0), found
+
+
+class Search:
+    """Paths of rho1, one for each rho2, the smallest first; it is bounded and goes on where the best is at an edge.
+
+    All values of rho1 are `largest` / `ratio` ** place, so that paths of different rho2 share them to the last bit.
+    """
+
+    def __init__(self, objective, development: Development, options: Train, tokens: float, on_point: Callable):
+        self.objective, self.development, self.tokens, self.on_point = objective, development, tokens, on_point
+        self.options = replace(options, tolerance=LOOSER * options.tolerance)
+        values = values_of(objective, POINTS, None, None)
+        self.largest, self.ratio = float(values[0]), float(values[0] / values[1])
+        self.most = largest_rho1(objective)  # beyond it all models are empty
+        self.points: list[Point] = []
+        self.found: list[dict] = []
+        self.places: list[int] = []
+
+    def run(self) -> dict:
+        """The figures of the point that the development data choose."""
+        for rho2 in sorted({self.options.rho2, *RHO2}):
+            self.column(rho2)
+        for _ in range(FURTHER):
+            best = choose(self.found)
+            if best["rho2"] < max(p["rho2"] for p in self.found):
+                break
+            self.column(STEP * best["rho2"])
+        return choose(self.found)
+
+    def column(self, rho2: float) -> None:
+        """A path of one rho2: all of it for the first, for the others from a little above the best so far to below."""
+        first = len(self.found)
+        if not first:
+            self._solve(rho2, range(POINTS), None)
+        else:
+            best = self.places[self.found.index(choose(self.found))]
+            near = min(range(first), key=lambda i: (abs(self.places[i] - best + BESIDE), i))
+            self._solve(rho2, range(best - BESIDE, best + BESIDE + 1), self.points[near].theta())
+        for _ in range(FURTHER):
+            at = self.found.index(choose(self.found[first:]))
+            place, mine = self.places[at], self.places[first:]
+            if place == max(mine):
+                self._solve(rho2, [place + 1], self.points[at].theta())
+            elif place == min(mine) and self.rho1(place - 1) < self.most:
+                self._solve(rho2, [place - 1], self.points[at].theta())
+            else:
+                break
+
+    def rho1(self, place: int) -> float:
+        return self.largest / self.ratio**place
+
+    def theta(self, found: dict) -> np.ndarray:
+        return self.points[self.found.index(found)].theta()
+
+    def _solve(self, rho2: float, places: Iterable[int], theta0: np.ndarray | None) -> None:
+        options, values = replace(self.options, rho2=rho2), np.array([self.rho1(place) for place in places])
+        points, found = along(self.objective, values, self.development, options, self.tokens, self.on_point, theta0)
+        self.points, self.found, self.places = self.points + points, self.found + found, [*self.places, *places]
 
 
 def choose_for_training(
     objective, development: Development, options: Train, tokens: float, progress: Progress
 ) -> tuple[dict, np.ndarray]:
-    """(figures as `main` gives them, weights of the chosen point): the path of a training with `train.rho1: auto`."""
+    """(figures as they are written, weights of the chosen point): the search of a training with `train.rho1: auto`."""
 
     def on_point(found: dict, theta: np.ndarray) -> None:
-        told.append(found)
-        progress.step(0, note=f"path {len(told)} of {len(values)}: {note(found, development.measure)}")
+        progress.step(0, note=f"point {len(heard) + 1} of the search: {note(found, development.measure)}")
+        heard.append(found)
 
-    told: list[dict] = []
-    values = values_of(objective, POINTS, None, None)
-    points, found = along(objective, values, development, options, tokens, on_point)
-    best = choose(found)
-    progress.say(f"chosen {note(best, development.measure)}, of {len(found)} points of a path")
-    return figures_of(development.measure, False, found, options), points[found.index(best)].theta()
+    heard: list[dict] = []
+    search = Search(objective, development, options, tokens, on_point)
+    best = search.run()
+    figures = figures_of(development.measure, False, search.found, options)
+    progress.say(f"chosen {note(best, development.measure)}, of {len(search.found)} points; {figures['where']}")
+    return figures, search.theta(best)
+
+
+def where(points: list[dict], best: dict) -> str:
+    """Whether a still better point may lie beyond what was tried. A rho2 below the smallest would hardly differ."""
+    mine = [p["rho1"] for p in points if p["rho2"] == best["rho2"]]
+    ends = [f"{word} rho1" for word, end in (("smallest", min(mine)), ("largest", max(mine))) if best["rho1"] == end]
+    rho2 = {p["rho2"] for p in points}
+    ends += ["largest rho2"] if len(rho2) > 1 and best["rho2"] == max(rho2) else []
+    if not ends:
+        return "it lies within what was tried"
+    return f"it has the {' and the '.join(ends)} that was tried: a better one may lie beyond"
 
 
 def figures_of(measure: str, sparser: bool, points: list[dict], options: Train) -> dict:
-    """A path with the choice in it, as it is written."""
-    return {"measure": measure, "sparser": sparser, "chosen": choose(points, sparser)["rho1"], "points": points,
-            "solver": options.solver}  # fmt: skip
+    """Paths with the choice in them, as they are written."""
+    best = choose(points, sparser)
+    return {"measure": measure, "sparser": sparser, "chosen": best["rho1"], "chosen_rho2": best["rho2"],
+            "where": where(points, best), "iterations": sum(p["iterations"] for p in points), "points": points,
+            "solver": fitting(options.solver, AUTO)}  # fmt: skip
 
 
 def note(point: dict, measure: str) -> str:
-    quality = f"F1 {point['dev_f1']:.2%}" if measure == "f1" else f"dev error {point['dev_token_error']:.2%}"
-    return f"rho1 {point['rho1']:.3g}: {point['active']:,} active, {quality}"
+    quality = f"{'dev F1' if measure == 'f1' else 'dev error'} {point[f'dev_{measure}']:.2%}"
+    return f"rho1 {point['rho1']:.3g}, rho2 {point['rho2']:.3g}: {point['active']:,} active, {quality}"

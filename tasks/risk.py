@@ -13,6 +13,7 @@ import polars as pl
 
 from engine import decode
 from engine.model import Model
+from engine.vectors import dot, log, product
 from tasks.tagging import dataset_of
 
 
@@ -29,9 +30,9 @@ def true_posteriors(truth: dict, inputs: np.ndarray):
     alpha, beta = np.empty_like(likelihood), np.ones_like(likelihood)
     alpha[:, 0] = initial * likelihood[:, 0]
     for t in range(1, length):
-        alpha[:, t] = (alpha[:, t - 1] @ transition) * likelihood[:, t]
+        alpha[:, t] = product(alpha[:, t - 1], transition) * likelihood[:, t]
     for t in range(length - 2, -1, -1):
-        beta[:, t] = (beta[:, t + 1] * likelihood[:, t + 1]) @ transition.T
+        beta[:, t] = product(beta[:, t + 1] * likelihood[:, t + 1], transition.T)
     probability = alpha[:, -1].sum(axis=1)
     single = alpha * beta / probability[:, None, None]
     step = (beta * likelihood)[:, 1:]
@@ -41,9 +42,9 @@ def true_posteriors(truth: dict, inputs: np.ndarray):
 
 def true_entropy(truth: dict, inputs, probability, single, pairs) -> np.ndarray:
     """E[-log p(y | x)] of each input under the truth."""
-    initial, transition, emission = (np.log(np.array(truth[name])) for name in ("initial", "transition", "emission"))
+    initial, transition, emission = (log(np.array(truth[name])) for name in ("initial", "transition", "emission"))
     joint = (single[:, 0] * initial).sum(axis=1) + (single * emission.T[inputs]).sum(axis=(1, 2))
-    return np.log(probability) - joint - (pairs * transition).sum(axis=(1, 2, 3))
+    return log(probability) - joint - (pairs * transition).sum(axis=(1, 2, 3))
 
 
 def tokens_of(truth: dict, inputs: np.ndarray) -> pl.DataFrame:
@@ -60,8 +61,8 @@ def excess_risk(truth: dict, model: Model) -> dict:
     inputs = all_inputs(truth)
     probability, single, pairs = true_posteriors(truth, inputs)
     least = true_entropy(truth, inputs, probability, single, pairs)
-    best = {"bayes_risk": float(probability @ least),
-            "bayes_error": float(probability @ (1 - single.max(axis=2)).mean(axis=1))}  # fmt: skip
+    best = {"bayes_risk": dot(probability, least),
+            "bayes_error": dot(probability, (1 - single.max(axis=2)).mean(axis=1))}  # fmt: skip
     if set(model.labels) != set(truth["labels"]):
         return best
     data = dataset_of(model, tokens_of(truth, inputs))
@@ -72,4 +73,4 @@ def excess_risk(truth: dict, model: Model) -> dict:
     expected = (single * here.reshape(shape)).sum(axis=(1, 2))
     expected += (pairs * between.reshape(*shape, len(order))[:, 1:]).sum(axis=(1, 2, 3))
     loss = decode.log_partition(data, model.layout, model.theta) - expected
-    return best | {"excess_risk": float(probability @ (loss - least))}
+    return best | {"excess_risk": dot(probability, loss - least)}

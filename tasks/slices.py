@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from engine.vectors import product
 from tasks import store
 
 Z = 1.959963984540054  # of a two-sided interval of 95 %
@@ -177,6 +178,6 @@ def calibration_error(gap: np.ndarray, which: np.ndarray, offsets: np.ndarray, b
     for _ in range(ROUNDS // BATCH):
         draws = random.integers(0, count, (BATCH, count))
         times = np.stack([np.bincount(row, minlength=count) for row in draws]).astype(float)
-        drawn.append(np.abs(times @ sums).sum(axis=1) / (times @ sizes))
+        drawn.append(np.abs(product(times, sums)).sum(axis=1) / product(times, sizes[:, None])[:, 0])
     low, high = np.quantile(np.concatenate(drawn), [0.025, 0.975])
     return Rate(value, min(value, float(low)), max(value, float(high)))

@@ -5,6 +5,7 @@ reader, a crash or a full disk never leaves half a file in the place of a good o
 """
 
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -21,7 +22,8 @@ import pyarrow as pa
 
 from engine import threads
 from engine.data import Dataset, make_dataset
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief
+from tasks import shapes
 
 SPLITS = ("train", "dev", "test", "unlabelled")
 TOKENS = "data/tokens/{}.arrow"
@@ -45,12 +47,18 @@ PREDICTIONS = "reports/predictions.arrow"
 CURVES = "reports/curves"
 REPORT = "reports/report.html"
 DECISION = "reports/decision.html"
+NEWS = "reports/news.json"
+KNOWN = ".espalier/known/version.json"
+MARKER = ".espalier/run.json"
 
 MADE_BY = {"data/tokens": "ingest", "data/features": "template", "data/weights": "weigh", "models": "train",
            "reports": "evaluate"}  # fmt: skip
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that another try would meet again
 TEXT = "large_string"  # as Polars writes texts
-MANIFEST_KEYS = ("templates", "columns", "kinds", "labels", "label_sets", "nouns", "observations", "splits",
-                 "vocabulary_sha256", "data_version")  # fmt: skip
+# What helps where no stage makes the file again.
+RECORD = "restore it with `dvc checkout` or `git checkout`, or mend it by hand: nothing makes it again"
+REMEDIES = {HISTORY: RECORD, DECISIONS: RECORD, NEWS: "`espalier run` writes it again",
+            "decision.json": "remove its folder from the archive, or restore it with `dvc checkout`"}  # fmt: skip
 SET_MARK = "\x1f"  # between the labels of a set in a token table; the empty text is an unknown label
 
 
@@ -62,6 +70,10 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno in NO_ROOM:  # whoever meets it rarely says where
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -100,31 +112,118 @@ def _missing(path: Path) -> EspalierError:
     return EspalierError(f"{path}: there is no such file{remedy}")
 
 
-def _damaged(path: Path, error: Exception) -> EspalierError:
+def _remedy(path: Path) -> str:
+    for end, words in REMEDIES.items():
+        if path.as_posix().endswith(end):
+            return words
     stage = _stage_of(path)
-    remedy = f"run `espalier stage {stage}` again" if stage else "make it again"
-    text = (str(error) or type(error).__name__).splitlines()[0]
-    return EspalierError(
-        f"{path}: damaged or not what it should be ({text}); {remedy} or restore it with `dvc checkout`"
-    )
+    return f"{f'run `espalier stage {stage}` again' if stage else 'make it again'} or restore it with `dvc checkout`"
 
 
-def read_json(path: Path):
+def _damaged(path: Path, error: Exception) -> EspalierError:
+    text = brief((str(error) or type(error).__name__).splitlines()[0])
+    text = "brackets too deep inside each other" if isinstance(error, RecursionError) else text
+    return EspalierError(f"{path}: damaged or not what it should be ({text}); {_remedy(path)}")
+
+
+def _text(path: Path) -> str:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise _missing(path) from None
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
 
 
-def read_jsonl(path: Path) -> list[dict]:
+def _checked_json(path: Path, text: str, shape, place: str = ""):
+    """The value of a JSON text of the given shape; `place` is said before what is wrong with it."""
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except FileNotFoundError:
-        raise _missing(path) from None
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, ValueError(f"{place}{error}") if place else error) from None
+    if wrong := shapes.fault(value, shape):
+        raise _damaged(path, ValueError(place + wrong))
+    return value
+
+
+def read_json(path: Path, shape=shapes.ANY):
+    """What a JSON file holds, in the shape that it must have (see `tasks.shapes`)."""
+    return _checked_json(path, _text(path), shape)
+
+
+def read_jsonl(path: Path, shape=shapes.ANY) -> list[dict]:
+    """The values of a file with one on each line, all of one shape."""
+    lines = enumerate(_text(path).split("\n"), 1)
+    return [_checked_json(path, line, shape, f"line {number}: ") for number, line in lines if line]
+
+
+def read_metrics(root: Path) -> dict:
+    return read_json(root / METRICS, shapes.METRICS)
+
+
+def read_profile(root: Path) -> dict:
+    return read_json(root / PROFILE, shapes.PROFILE)
+
+
+def read_clusters(root: Path) -> dict:
+    return read_json(root / CLUSTERS, shapes.CLUSTERS)
+
+
+def read_trace(root: Path) -> list[dict]:
+    return read_jsonl(root / TRACE, shapes.ITERATION)
+
+
+def read_timing(root: Path) -> list[dict]:
+    return read_jsonl(root / TIMING, shapes.TIMING)
+
+
+def read_decisions(root: Path) -> list[dict]:
+    """All decisions, oldest first; none when nothing has been decided."""
+    return read_jsonl(root / DECISIONS, shapes.DECISION) if (root / DECISIONS).exists() else []
+
+
+def last_decision(root: Path) -> dict:
+    decisions = read_decisions(root)
+    if not decisions:
+        raise EspalierError(f"{root / DECISIONS}: holds no decision; run `espalier run` or `espalier promote` first")
+    return decisions[-1]
+
+
+def read_decision(path: Path) -> dict:
+    """The decision that is kept in a folder of the archive."""
+    return read_json(path, shapes.DECISION)
+
+
+def read_history(root: Path) -> list[dict]:
+    """All entries, oldest first; none when nothing has been recorded."""
+    return read_jsonl(root / HISTORY, shapes.RUN) if (root / HISTORY).exists() else []
+
+
+def read_path(root: Path) -> dict | None:
+    """The path that the last training has chosen its penalty by; None where that was given."""
+    path = root / RHO1_PATH
+    if not path.exists() or not read_json(path, shapes.PATH)["points"]:
+        return None
+    figures = read_json(path, shapes.SEARCH)
+    if (figures["chosen"], figures["chosen_rho2"]) not in [(p["rho1"], p["rho2"]) for p in figures["points"]]:
+        raise _damaged(path, ValueError("none of its points is the chosen one"))
+    if any(point.get(f"dev_{figures['measure']}") is None for point in figures["points"]):
+        raise _damaged(path, ValueError(f"a point has no dev_{figures['measure']}"))
+    return figures
+
+
+def read_news(root: Path) -> dict | None:
+    """What the last comparison with the champion's data found; None where there was none."""
+    return read_json(root / NEWS, shapes.NEWS) if (root / NEWS).is_file() else None
+
+
+def read_known_version(root: Path) -> str:
+    return read_json(root / KNOWN, shapes.VERSION)["data_version"]
+
+
+def read_marker(root: Path) -> str:
+    """When the run began that is under way or was killed."""
+    return read_json(root / MARKER, shapes.MARKER)["time"]
 
 
 def arrow_texts(column: pl.Series) -> pa.Array:
@@ -257,23 +356,15 @@ def file_hash(path: Path) -> str:
 
 
 def read_manifest(root: Path) -> dict:
-    return read_json(root / MANIFEST)
-
-
-def whole_manifest(root: Path) -> dict:
     """The manifest, with everything that the stages after `template` rely on."""
-    manifest = read_manifest(root)
-    for key in MANIFEST_KEYS:
-        if not isinstance(manifest, dict) or key not in manifest:
-            raise _damaged(root / MANIFEST, ValueError(f"{key} is missing"))
-    return manifest
+    return read_json(root / MANIFEST, shapes.MANIFEST)
 
 
 def read_vocabulary(root: Path) -> pl.DataFrame:
     """The vocabulary that the manifest speaks of: ids in features mean nothing under another."""
     path = root / VOCABULARY
     table, _ = read_arrow(path, {"observation": TEXT, "template": "int16", "count": "int64"})
-    if file_hash(path) != whole_manifest(root)["vocabulary_sha256"]:
+    if file_hash(path) != read_manifest(root)["vocabulary_sha256"]:
         raise _damaged(path, ValueError("it does not belong to the manifest"))
     return pl.from_arrow(table)
 

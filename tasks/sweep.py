@@ -2,7 +2,8 @@
 
 The features on disk are those of the next training, so the figures hold for it. A path begins with a large rho1,
 whose model is small and found fast; the whole costs little more than its last points. A training with
-`train.rho1: auto` follows the same path and leaves it in `models/path.json`, which `tasks.path_page` draws.
+`train.rho1: auto` follows such paths for several rho2 and leaves them in `models/path.json`, which `tasks.path_page`
+draws.
 """
 
 from pathlib import Path
@@ -41,7 +42,7 @@ def follow(
     smallest: float | None = None,
 ) -> tuple[str, list[dict]]:  # fmt: skip
     """(what the choice goes by, the points): solved one after the other on the project's features."""
-    options, manifest = params.train, store.whole_manifest(root)
+    options, manifest = params.train, store.read_manifest(root)
     threads.set_threads(options.threads)
     plan.check(plan.main(root, params))
     progress.begin(points, "point")
@@ -71,5 +72,5 @@ def main(
     figures = figures_of(measure, sparser, found, params.train)
     store.write_json(root / SWEEP, figures)
     store.write_text(root / PAGE, as_page(figures))
-    progress.end(f"chosen {note(best, measure)}")
+    progress.end(f"chosen {note(best, measure)}; {figures['where']}")
     return figures

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine import decode
 from engine.data import UNKNOWN, Dataset
 from engine.features import features_of
 from engine.model import Model
 from tasks import store
+from tasks.decoding import decoded, decoder_of
 from tasks.sources import input_columns
 
 
@@ -54,6 +54,6 @@ def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
 
 
 def tag(model: Model, tokens: pl.DataFrame) -> list[str]:
-    """The likeliest label of each token."""
-    predicted = decode.viterbi(dataset_of(model, tokens), model.layout, model.theta)
+    """The label of each token, by the decoder of the model."""
+    predicted = decoded(dataset_of(model, tokens), model.layout, model.theta, decoder_of(model))
     return pl.Series("label", model.labels, pl.String).gather(predicted).to_list()

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from engine import lookup
-from engine.data import FIRST_SET, UNKNOWN
+from engine.data import FIRST_SET, UNKNOWN, check_label_count
 from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params
@@ -153,6 +153,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
 
     vocabulary = grow_vocabulary(counted(), params.template.min_count)
     labels = Labels.of(label_texts)
+    check_label_count(len(labels.names), str(root / store.TOKENS.format("train")))
     if not labels.names:
         raise EspalierError("no token of the training data has a known label: label some, or check ingest.unknown")
     texts, splits = lookup.make_vocabulary(store.arrow_texts(vocabulary["observation"])), {}
@@ -172,7 +173,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     manifest = {
         "templates": [t.line for t in templates], "columns": column_names(templates),
         "kinds": [t.kind for t in templates], "lists": lists, "labels": labels.names, "label_sets": labels.sets,
-        "nouns": info["nouns"], "observations": len(vocabulary), "splits": splits,
+        "nouns": info["nouns"], "reading": info.get("reading"), "observations": len(vocabulary), "splits": splits,
         "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
     }  # fmt: skip
     store.write_json(root / store.MANIFEST, manifest)

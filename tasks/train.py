@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,18 +17,23 @@ from engine.errors import EspalierError
 from engine.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
 from engine.measures import token_error
 from engine.model import Model
-from engine.monitor import STOP_REASONS, Result
+from engine.monitor import Result
 from engine.penalty import ElasticNet
 from engine.sharded import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
-from engine.solvers import SOLVERS, minimise
+from engine.solvers import SOLVERS, fitting, minimise
 from engine.state import State
 from tasks import plan, store
 from tasks.checkpoint import Checkpoint, key_of
+from tasks.cluster.sharing import clear_dead
 from tasks.params import Params, Train
 from tasks.progress import Progress
 
+if TYPE_CHECKING:
+    from tasks.rho1_path import Development
+
 CHAMPION = "champion"  # train.initial that is the champion of when the run began
 AUTO = "auto"  # train.rho1 that the development data choose
+BEST = "best_on_dev"  # vector of a checkpoint: the best model on the development data so far
 NO_PATH = {"chosen": None, "points": []}  # what is written where rho1 is given: DVC wants the file in any case
 
 
@@ -56,34 +62,77 @@ def thinned(dev: Dataset, options: Train) -> Dataset:
 
 
 class Watcher:
-    """Completes the records of a solver: development error into the trace, time into a list of its own."""
+    """Completes the records of a solver: development error into the trace, time into a list of its own.
 
-    def __init__(self, dev: Dataset, layout: Layout, options: Train, progress: Progress):
-        self.dev, self.layout, self.options, self.progress = thinned(dev, options), layout, options, progress
+    With `train.patience` it keeps the best model on the development data, as the task is judged, and asks to stop when
+    none has been better for so many iterations.
+    """
+
+    def __init__(
+        self, dev: Dataset, layout: Layout, options: Train, progress: Progress, judge: "Development | None" = None
+    ):
+        self.judge = judge and judge.thinned(options.dev_sequences)
+        self.dev = self.judge.data if self.judge else thinned(dev, options)
+        self.layout, self.options, self.progress = layout, options, progress
         self.seconds: list[float] = []
         self.begin = time.perf_counter()
+        self.best: dict | None = None  # record of the best iteration on the development data
+        self.best_theta: np.ndarray | None = None
 
-    def __call__(self, record: dict, theta: np.ndarray) -> None:
+    def __call__(self, record: dict, theta: np.ndarray) -> str | None:
         self.seconds.append(time.perf_counter() - self.begin)
         record["dev_token_error"] = None
         every = self.options.dev_every
         if every and record["iteration"] % every == 0 and len(self.dev.labels):
             predicted = decode.viterbi(self.dev, self.layout, theta, self.options.sparse)
             record["dev_token_error"] = token_error(self.dev.labels, predicted)
+            if self.judge:
+                self._judge(record, theta, predicted)
         self.progress.record(record | {"seconds": self.seconds[-1]})
         if record["iteration"]:
             self.progress.step(note=self._note(record))
+        late = self.best is not None and record["iteration"] - self.best["iteration"] >= self.options.patience
+        return "patience" if late else None
+
+    def _judge(self, record: dict, theta: np.ndarray, predicted: np.ndarray) -> None:
+        record["dev_loss"] = self.judge.judged_by.loss(self.judge.judged(predicted).value)
+        if self.best is None or record["dev_loss"] < self.best["dev_loss"]:
+            self.best, self.best_theta = record, theta.copy()
+
+    def kept(self) -> dict[str, np.ndarray]:
+        """What an interrupted run must keep beside the solver's state."""
+        return {} if self.best_theta is None else {BEST: self.best_theta}
 
     def go_on(self, state: State) -> None:
-        """Time and progress go on where an interrupted run was."""
+        """Time, progress and the best model go on where an interrupted run was."""
         self.begin -= self.seconds[-1] if self.seconds else 0.0
+        if BEST in state.vectors:
+            judged = [record for record in state.history if "dev_loss" in record]
+            self.best, self.best_theta = min(judged, key=lambda record: record["dev_loss"]), state.vectors[BEST]
         self.progress.step(state.iteration, note=f"after iteration {state.iteration} of an earlier run")
+
+    def chosen(self, result: Result) -> Result:
+        """The result with the best model on the development data, where that is what was asked for."""
+        if self.best is None:
+            return result
+        return replace(result, theta=self.best_theta, objective=self.best["objective"])
 
     def _note(self, record: dict) -> str:
         active = sum(record[f"active_{name}"] for name in ("unigram", "start", "bigram"))
         dev = record["dev_token_error"]
         error = "" if dev is None else f", dev error {dev:.2%}"
         return f"objective {record['objective']:,.0f}, {active:,} active{error}"
+
+
+def judge_of(root: Path, manifest: dict, layout: Layout, options: Train) -> "Development | None":
+    """What `train.patience` judges iterations by; None without it."""
+    if options.patience is None:
+        return None
+    if options.dev_every is None:
+        raise EspalierError("train.patience judges iterations by the development data: set train.dev_every to 1, say")
+    from tasks.rho1_path import development_of
+
+    return development_of(root, manifest, layout, options)
 
 
 def by_parts(solver: str) -> bool:
@@ -131,7 +180,7 @@ def objective_of(
 def chosen_rho1(
     root: Path, objective, layout: Layout, manifest: dict, weights: np.ndarray, options: Train, progress: Progress
 ) -> tuple[dict, np.ndarray]:
-    """What `train.rho1: auto` becomes: the figures of a path, and the weights of the point chosen from it."""
+    """What `train.rho1: auto` becomes: the figures of a search, and the weights of the point chosen from it."""
     from tasks import rho1_path
 
     lengths = np.diff(store.Shards(root, "train", manifest).offsets())
@@ -178,13 +227,15 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
         "kinds": manifest["kinds"], "data_version": manifest["data_version"], "code_version": source_hash(),
         "train_sequences": manifest["splits"]["train"]["sequences"],
         "train_tokens": manifest["splits"]["train"]["tokens"],
-        **({"lists": manifest["lists"]} if manifest.get("lists") else {}),
+        **{key: manifest[key] for key in ("lists", "reading") if manifest.get(key)},
     }  # fmt: skip
 
 
 def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLOCK_TOKENS) -> dict:
-    manifest = store.whole_manifest(root)
-    options = replace(params.train, initial=start_file(root, params.train))
+    clear_dead(root)
+    manifest = store.read_manifest(root)
+    solver = fitting(params.train.solver, params.train.rho1)
+    options = replace(params.train, initial=start_file(root, params.train), solver=solver)
     if options.rho1 == AUTO and params.train.initial:
         progress.say(f"train.rho1 is auto: the path begins with an empty model, not with {params.train.initial}")
     elif params.train.initial == CHAMPION and not options.initial:
@@ -210,17 +261,23 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
         path = NO_PATH
         if options.rho1 == AUTO:
             path, initial = chosen_rho1(root, objective, layout, manifest, weights, options, progress)
-            options = replace(options, rho1=path["chosen"])
+            options = replace(options, rho1=path["chosen"], rho2=path["chosen_rho2"])
         else:
             initial = starting_point(
                 root / options.initial if options.initial else None, layout, observations, manifest["labels"]
             )
-        watcher = Watcher(dev_data, layout, options, progress)
+        watcher = Watcher(dev_data, layout, options, progress, judge_of(root, manifest, layout, options))
         hashes = shards.described()["hashes"] | dev.described()["hashes"]
         key = key_of(root, options, manifest, hashes, block_tokens)
-        keeper = Checkpoint(root, key, options.checkpoint_seconds, progress.say, watcher.seconds, watcher.go_on)
-        result = fit(objective, watcher, initial, options, keeper)
-    info = description(result, layout, manifest, options) | ({"rho1_chosen": True} if path["points"] else {})
+        keeper = Checkpoint(
+            root, key, options.checkpoint_seconds, progress.say, watcher.seconds, watcher.go_on, also=watcher.kept
+        )
+        result = watcher.chosen(fit(objective, watcher, initial, options, keeper))
+    info = description(result, layout, manifest, options) | {"decode": params.evaluate.decode}
+    if path["points"]:
+        info |= {"rho1_chosen": True, "path_iterations": path["iterations"]}
+    if watcher.best:
+        info["best_iteration"] = watcher.best["iteration"]
     model = Model.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)
     try:
         model.save(root / store.CANDIDATE)
@@ -232,7 +289,17 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
         add_last_words(error, options, keeper)
         raise
     keeper.forget()
-    progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {STOP_REASONS[result.stop_reason]}")
-    return {"objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
+    progress.end(f"{len(model.theta):,} active weights of {layout.size:,}; {_stopped(result)}")
+    return {"objective": result.objective, "iterations": result.iterations,
+            "path_iterations": path.get("iterations", 0), "active": len(model.theta),
             "features": layout.size, "stop_reason": result.stop_reason, "rho1": options.rho1,
             "warm": bool(options.initial) and not path["points"]}  # fmt: skip
+
+
+def _stopped(result: Result) -> str:
+    """Why and when, short enough for a line of a terminal; the report has the whole sentence."""
+    if result.stop_reason == "max_iterations":
+        return f"limit of {result.iterations} iterations reached"
+    if result.stop_reason == "patience":
+        return f"no better on the development data, stopped after {result.iterations} iterations"
+    return f"{result.stop_reason.replace('_', ' ')} after {result.iterations} iterations"

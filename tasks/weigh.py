@@ -29,6 +29,7 @@ from engine.mixture import (
     without_empty,
 )
 from engine.templates import columns_of, parse
+from engine.vectors import exp, log
 from engine.weighting import (
     Drift,
     back_off,
@@ -55,8 +56,8 @@ def informative_columns(lines: list[str]) -> list[int]:
 def describe(mixture: Mixture, k: int, vocabulary: pl.DataFrame) -> list[list[str]]:
     """For each cluster the observations that it has much more often than the others."""
     log_phi = mixture.log_probabilities
-    overall = np.log(np.exp(log_phi + mixture.log_weights[:, None]).sum(axis=0))
-    gain = np.exp(log_phi) * (log_phi - overall)
+    overall = log(exp(log_phi + mixture.log_weights[:, None]).sum(axis=0))
+    gain = exp(log_phi) * (log_phi - overall)
     names = vocabulary["observation"]
     return [[names[int(i)] for i in np.argsort(-gain[c], kind="stable")[:TYPICAL]] for c in range(k)]
 
@@ -115,10 +116,10 @@ def weights_of(found: Clustering, method: str) -> tuple[np.ndarray, np.ndarray]:
     """(weight of each labelled sequence, group of each cluster that is weighed as one)."""
     groups = np.arange(found.k, dtype=np.int32)
     if method == "cluster":
-        groups = back_off(found.labelled, found.pool, np.exp(found.mixture.log_probabilities))
+        groups = back_off(found.labelled, found.pool, exp(found.mixture.log_probabilities))
         return cluster_weights(groups[found.labelled], groups[found.pool], found.k), groups
     if method == "covariate":
-        shares = np.exp(found.mixture.log_weights)
+        shares = exp(found.mixture.log_weights)
         both = found.groups.rows("posteriors", found.mixture.log_weights, found.mixture.log_probabilities)
         ours, theirs = both[: len(found.labelled)], both[len(found.labelled) :]
         return mean_one(mixture_weights(ours, shares, proportions(theirs, shares), proportions(ours, shares))), groups
@@ -167,7 +168,7 @@ def clustering(root: Path, params: Params, manifest: dict, progress: Progress) -
 
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(2, "step")
-    options, manifest = params.weigh, store.whole_manifest(root)
+    options, manifest = params.weigh, store.read_manifest(root)
     size = len(store.Shards(root, "train", manifest).offsets()) - 1
     weights, labelled = np.ones(size), np.zeros(size, np.int32)
     found = {"clusters": [], "jensen_shannon": None, "drift_limit": options.drift_limit, "drifted": None,
@@ -182,6 +183,10 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         found = summary(labelled, weights, groups, moved, typical, inputs, options.drift_limit)
         if made.held_out:
             found["held_out"] = [{"clusters": k, "log_likelihood": value} for k, value in made.held_out.items()]
+    elif options.method != "none":
+        progress.say(
+            f"every sequence weighs 1: {no_clusters(options)}, and weigh.method {options.method} has nothing to go by"
+        )
     effective = refuse_few_effective(weights, options.least_effective)
     figures = {"method": options.method, "sequences": size, "effective_sample_size": effective}
     table = pl.DataFrame({"sequence": np.arange(size, dtype=np.int32), "cluster": labelled, "weight": weights})
@@ -189,6 +194,13 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     store.write_json(root / store.CLUSTERS, found | figures)
     progress.end(f"{note(found)}, effective sample size {effective:,.0f} of {size:,}")
     return figures | {"jensen_shannon": found["jensen_shannon"], "drifted": found["drifted"]}
+
+
+def no_clusters(options: Weigh) -> str:
+    """Why there are no clusters to weigh by."""
+    if not options.clusters:
+        return "weigh.clusters is 0"
+    return "there is no unlabelled pool (ingest.unlabelled_path, ingest.unlabelled_share)"
 
 
 def note(found: dict) -> str:

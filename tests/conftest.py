@@ -14,10 +14,18 @@ for folder in (TESTS.parent, TESTS, TESTS / "engine"):
         sys.path.append(str(folder))
 
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+MOST_WORKERS = 8  # each holds up to a gigabyte, and some tests start servers and workers of their own
+
 # Processes of one test run share the cores: without this each would take all of them.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
-    _cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("ESPALIER_THREADS", str(max(1, _cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))))
+    os.environ.setdefault("ESPALIER_THREADS", str(max(1, CORES // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """What `-n auto` means: one process for each core that we may use."""
+    return min(CORES, MOST_WORKERS)
 
 
 def pytest_configure(config):
@@ -45,6 +53,13 @@ def project(finished_project, tmp_path):
     root = tmp_path / "project"
     shutil.copytree(finished_project, root)
     return root
+
+
+@pytest.fixture
+def promoted(project):
+    """A finished project of one's own whose model is the champion."""
+    shutil.copy(project / "models" / "candidate.model", project / "models" / "champion.model")
+    return project
 
 
 @pytest.fixture(scope="session")

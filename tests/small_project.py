@@ -1,15 +1,20 @@
 """A project that trains in seconds, and processes that work on it."""
 
+import base64
+import itertools
 import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PARAMS = """\
@@ -29,9 +34,22 @@ def write_project(folder: Path, with_dvc: bool = False) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(PARAMS, encoding="utf-8")
     if with_dvc:
-        for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"]):
-            subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True)
+        begin_dvc(folder)
     return folder
+
+
+def begin_dvc(folder: Path) -> None:
+    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"]):
+        subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True)
+
+
+def set_params(folder: Path, **sections: dict) -> None:
+    """Add to the sections of params.yaml."""
+    path = folder / "params.yaml"
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name, values in sections.items():
+        data[name] = data.get(name, {}) | values
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -81,7 +99,7 @@ class Background:
             if text in line:
                 return line.rstrip("\n")
 
-    def end(self, by: int = signal.SIGTERM, seconds: float = 40) -> int:
+    def end(self, by: int = signal.SIGTERM, seconds: float = 120) -> int:
         """Send a signal and wait; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(by)
@@ -100,10 +118,31 @@ class Background:
         self.end()
 
 
-def ask(api: str, path: str, body: dict | None = None):
-    """What a Prefect server says: GET without a body, else POST."""
+def own_port() -> int:
+    """A free port that no other process of this run of tests takes: each has a range of its own."""
+    begin = 23000 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for port in range(begin + next(_ports) % 100, begin + 100):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError(f"no free port from {begin} on")
+
+
+_ports = itertools.count()
+
+
+def authorisation(project: Path) -> dict[str, str]:
+    """The header that a project's server asks for."""
+    text = (project / ".espalier" / "prefect-auth").read_bytes().strip()
+    return {"Authorization": f"Basic {base64.b64encode(text).decode()}"}
+
+
+def ask(project: Path, path: str, body: dict | None = None, **headers: str):
+    """What the server of a project says: GET without a body, else POST."""
+    server = json.loads((project / ".espalier" / "dashboard.json").read_text(encoding="utf-8"))
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{api}{path}", data, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"} | authorisation(project) | headers
+    request = urllib.request.Request(f"{server['api']}{path}", data, headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=30) as reply:
         return json.loads(reply.read())

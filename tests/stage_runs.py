@@ -1,6 +1,7 @@
 """Stages run one by one in a folder, for the tests of stages and of the command line."""
 
 from importlib import import_module
+from pathlib import Path
 
 from tasks.params import Params
 from tasks.progress import Progress
@@ -21,6 +22,10 @@ def run_stages(root, params, *names):
     return {name: import_module(f"tasks.{name}").main(root, params, Progress()) for name in names}
 
 
+OF_THE_LEASE = {Path(".espalier/run.lock"), Path(".espalier/.gitignore")}
+
+
 def tree(root):
-    """{relative path: bytes} of every file below `root`."""
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    """{relative path: bytes} of every file below `root` but those of the lease, which every command takes."""
+    files = {path.relative_to(root): path for path in sorted(root.rglob("*")) if path.is_file()}
+    return {str(name): path.read_bytes() for name, path in files.items() if name not in OF_THE_LEASE}

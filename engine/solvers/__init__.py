@@ -24,7 +24,9 @@ class Solver:
 
     `where` is module:function, or the one name of both. `exact` ones reach the optimum to any
     tolerance; the others come near it. `needs_blocks` ones ask for a chain objective, whose
-    sequences and index they read; of these, `sweeps` ones can also use a sharded objective.
+    sequences and index they read; of these, `sweeps` ones can also use a sharded objective. `least`
+    iterations are looked back on before it counts as converged: quasi-Newton methods begin slowly from a start
+    that is nearly there, until they know the curvature; a sweep over all weights or sequences needs none of that.
     """
 
     where: str
@@ -34,6 +36,7 @@ class Solver:
     needs_blocks: bool = False
     exact: bool = True
     sweeps: bool = False
+    least: int = 30
 
     @property
     def run(self) -> Callable:
@@ -54,9 +57,9 @@ SOLVERS = {
     "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
     "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term", True),
     "sbcd": Solver(
-        "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True, sweeps=True
+        "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True, sweeps=True, least=5
     ),
-    "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True),
+    "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True, least=5),
     "cg-fr": Solver(
         "conjugate_gradient:cg_fr", False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"
     ),
@@ -64,8 +67,22 @@ SOLVERS = {
         "conjugate_gradient:cg_pr", False, True, "conjugate gradient, Polak-Ribiere+; smooth penalties only"
     ),
     "iis": Solver("iis", False, True, "improved iterative scaling, slow; smooth penalties only", True),
-    "sgd": Solver("sgd", True, False, "stochastic gradient over sequences; comes near the optimum", True, exact=False),
+    "sgd": Solver(
+        "sgd", True, False, "stochastic gradient over sequences; comes near the optimum", True, exact=False, least=5
+    ),
 }
+
+
+AUTO = "auto"  # the solver that suits the penalty
+
+
+def fitting(solver: str, rho1: float | str) -> str:
+    """The name of a solver; `auto` is the quasi-Newton method that is near the optimum first, with or without L1.
+
+    Both see nothing but gradients, so the choice is the same wherever the data lie. A rho1 that is yet to be chosen is
+    above 0.
+    """
+    return solver if solver != AUTO else "pqn" if rho1 else "lbfgs"
 
 
 def minimise(
@@ -75,7 +92,7 @@ def minimise(
     theta0: np.ndarray | None = None,
     max_iterations: int = 100,
     tolerance: float = 1e-4,
-    period: int = 5,
+    period: int | None = None,
     on_iteration=None,
     keeper: Keeper | None = None,
     **options,
@@ -85,12 +102,13 @@ def minimise(
     `keeper` hears the state after each iteration and may hand out an earlier one to go on from. `options` are the
     solver's own: `seed` of sgd, `revisit_zeros` of cd.
     """
+    solver = fitting(solver, penalty.rho1)
     if solver not in SOLVERS:
-        raise EspalierError(f"solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}")
+        raise EspalierError(f"solver {solver!r} is not known: choose one of {AUTO}, {', '.join(SOLVERS)}")
     if penalty.rho1 and not SOLVERS[solver].accepts_l1:
-        fitting = [name for name, other in SOLVERS.items() if other.accepts_l1]
+        others = [name for name, other in SOLVERS.items() if other.accepts_l1]
         raise EspalierError(
-            f"{solver} cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose one of {', '.join(fitting)}"
+            f"{solver} cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose one of {', '.join(others)}"
         )
     for name in options:
         if name not in SOLVERS[solver].options:
@@ -104,7 +122,7 @@ def minimise(
         )
     _check_terms(solver, objective)
     theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
-    monitor.keeper = keeper
+    monitor.keeper, monitor.least = keeper, SOLVERS[solver].least
     return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
 
 
@@ -114,7 +132,7 @@ def minimise_by_newton(
     theta0: np.ndarray | None = None,
     max_iterations: int = 100,
     tolerance: float = 1e-4,
-    period: int = 5,
+    period: int | None = None,
     on_iteration=None,
 ) -> Result:
     """The same for objectives that have a `hessian`; see `engine.solvers.newton`."""
@@ -136,12 +154,12 @@ def _begin(objective, theta0, max_iterations, tolerance, period, on_iteration) -
     if not np.all(np.isfinite(theta)):
         raise EspalierError(f"theta0[{int(np.argmin(np.isfinite(theta)))}] is not finite: check the starting model")
     scale = float(np.max(getattr(objective, "observed", np.ones(1)), initial=1.0))
-    return theta, Monitor(max_iterations, tolerance, period, scale, on_iteration)
+    return theta, Monitor(max_iterations, tolerance, period, scale, on_iteration=on_iteration)
 
 
 def _check_terms(solver: str, objective) -> None:
     """Only solvers that see nothing but the gradient can train with partial labels or token weights."""
     terms = getattr(objective, "terms", [])
     if terms and SOLVERS[solver].needs_blocks:
-        fitting = [name for name, other in SOLVERS.items() if not other.needs_blocks]
-        raise EspalierError(f"{solver} cannot train with {terms[0].name}: choose one of {', '.join(fitting)}")
+        others = [name for name, other in SOLVERS.items() if not other.needs_blocks]
+        raise EspalierError(f"{solver} cannot train with {terms[0].name}: choose one of {', '.join(others)}")

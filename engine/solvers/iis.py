@@ -147,13 +147,14 @@ def _solve(totals, expected, observed, rho2, begin, end, theta):
             delta = np.inf
             for m in range(len(totals)):
                 if expected[m, k] > 0.0:
-                    delta = min(delta, np.log(-prior / expected[m, k]) / totals[m])
+                    delta = min(delta, (np.log(-prior) - np.log(expected[m, k])) / totals[m])
         for _ in range(NEWTON):
             value, slope = prior + rho2 * delta, rho2
             for m in range(len(totals)):
-                term = expected[m, k] * np.exp(delta * totals[m])
-                value += term
-                slope += term * totals[m]
+                if expected[m, k] > 0.0:
+                    term = np.exp(delta * totals[m] + np.log(expected[m, k]))  # as a product it may overflow
+                    value += term
+                    slope += term * totals[m]
             if not (value > 0.0 and slope > 0.0):
                 break
             delta -= value / slope

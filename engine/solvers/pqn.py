@@ -11,12 +11,13 @@ orthant, so fewer gradients are needed than by OWL-QN; a gradient costs far more
 
 import numpy as np
 
+from engine import threads
 from engine.jit import kernel
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.solvers.record import first_state, record
 from engine.state import State
-from engine.vectors import dot
+from engine.vectors import chunks, dot
 
 MEMORY = 20
 SWEEPS, PRECISION = 20, 1e-3  # of the coordinate descent: it ends when a sweep moves this share of the first
@@ -78,7 +79,55 @@ def _compact(b0: np.ndarray, pairs) -> tuple[np.ndarray, np.ndarray]:
     middle = np.block([[s_b_s, lower], [lower.T, -np.diag(np.diag(s_y))]])
     columns = [*(b0 * steps), *slopes]
     q = np.ascontiguousarray(np.stack(columns, axis=1))
-    return q, np.ascontiguousarray(np.linalg.solve(middle, q.T).T)
+    order, mq = np.arange(2 * m), np.zeros(q.shape)
+    _factorise(middle, order)
+    threads.run(lambda piece: _solve_rows(middle, order, q, *piece, mq), chunks(len(q)))
+    return q, mq
+
+
+@kernel
+def _factorise(matrix, order):
+    """Both triangles of matrix[order] by Gauss, in place; of each column the largest element left is the pivot."""
+    m = len(matrix)
+    for k in range(m):
+        best = k
+        for i in range(k + 1, m):
+            if abs(matrix[i, k]) > abs(matrix[best, k]):
+                best = i
+        order[k], order[best] = order[best], order[k]
+        for j in range(m):
+            matrix[k, j], matrix[best, j] = matrix[best, j], matrix[k, j]
+        for i in range(k + 1, m):
+            matrix[i, k] /= matrix[k, k]
+            for j in range(k + 1, m):
+                matrix[i, j] -= matrix[i, k] * matrix[k, j]
+
+
+@kernel
+def _solve_rows(triangles, order, rows, lo, hi, out):
+    """out[r] = M^-1 rows[r] of the rows lo..hi - 1, a tile of them at a time."""
+    m, tile = len(triangles), np.zeros((len(triangles), TILE))
+    for begin in range(lo, hi, TILE):
+        count = np.uint64(min(TILE, hi - begin))
+        for k in range(count):
+            for i in range(m):
+                tile[i, k] = rows[begin + k, order[i]]
+        for i in range(m):
+            for j in range(i):
+                x = triangles[i, j]
+                for k in range(count):
+                    tile[i, k] -= x * tile[j, k]
+        for i in range(m - 1, -1, -1):
+            for j in range(i + 1, m):
+                x = triangles[i, j]
+                for k in range(count):
+                    tile[i, k] -= x * tile[j, k]
+            x = 1.0 / triangles[i, i]
+            for k in range(count):
+                tile[i, k] *= x
+        for k in range(count):
+            for i in range(m):
+                out[begin + k, i] = tile[i, k]
 
 
 @kernel

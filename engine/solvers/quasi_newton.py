@@ -79,18 +79,28 @@ class InverseHessian:
         return direction
 
 
-def _two_loops(s_g, y_g, s_y, y_y) -> tuple[float, np.ndarray, np.ndarray]:
+@kernel
+def _two_loops(s_g, y_g, s_y, y_y):
     """(gamma, a, c): H g = gamma (g - sum a_i y_i) / scale + sum c_i s_i (THESIS 3.3.2).
 
     From s_g[i] = s_i'g, y_g[i] = y_i'(g / scale), s_y[i, j] = s_i'y_j and y_y[i, j] = y_i'(y_j / scale).
     """
     m = len(s_g)
     a, c = np.zeros(m), np.zeros(m)
-    for i in reversed(range(m)):
-        a[i] = (s_g[i] - s_y[i] @ a) / s_y[i, i]
-    gamma = s_y[-1, -1] / y_y[-1, -1]
+    for i in range(m - 1, -1, -1):
+        total = s_g[i]
+        for j in range(i + 1, m):
+            total -= s_y[i, j] * a[j]
+        a[i] = total / s_y[i, i]
+    gamma = s_y[m - 1, m - 1] / y_y[m - 1, m - 1]
     for i in range(m):
-        c[i] = a[i] - (gamma * (y_g[i] - y_y[i] @ a) + s_y[:, i] @ c) / s_y[i, i]
+        total = y_g[i]
+        for j in range(m):
+            total -= y_y[i, j] * a[j]
+        total *= gamma
+        for j in range(i):
+            total += s_y[j, i] * c[j]
+        c[i] = a[i] - total / s_y[i, i]
     return gamma, a, c
 
 

@@ -13,6 +13,7 @@ def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iterati
         "objective": loss + penalty.value(theta),
         "loss": loss,
         "gradient_norm": penalty.optimality(theta, gradient),
+        "gap": penalty.gap(theta, gradient, loss),
         "evaluations": evaluations,
     }
     return line | (objective.active(theta) if hasattr(objective, "active") else {})

@@ -1,9 +1,9 @@
 """Files that a driver and its workers share: vectors mapped by all, in memory where there is any, and what a job is."""
 
 import os
+import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,8 @@ from engine import threads
 from engine.layout import Layout
 
 JOBS = ".espalier/jobs"
-PREFIX, YOUNG = "espalier-shared-", 60.0  # of folders that driver and workers share; seconds
+PREFIX = "espalier-shared-"  # of folders that driver and workers share
+CLOCK_SECONDS = 2  # by which the start of a process may seem to move when the clock is set
 PIECES = 8  # of a vector that is copied by several threads
 
 
@@ -61,21 +62,13 @@ def _take_space(file, size: int) -> None:
 def own_folder(parent: Path) -> Iterator[Path]:
     """A new folder that goes away in the end; those of processes that died go away now.
 
-    Whoever has made a folder holds the lock of a file in it while it lives.
+    Its name says whose it is, and while its maker lives the lock of a file in it is held.
     """
     import fcntl
 
     parent.mkdir(parents=True, exist_ok=True)
-    for old in parent.glob(f"{PREFIX}*"):
-        try:
-            if time.time() - old.stat().st_mtime < YOUNG:
-                continue  # its lock may not be held yet
-            with (old / "lock").open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(old, ignore_errors=True)
-        except OSError:  # alive, or not ours
-            continue
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    _clear(parent)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{_owner()}-", dir=parent))
     try:
         with (folder / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -84,6 +77,48 @@ def own_folder(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         if parent.name == Path(JOBS).name and not any(parent.iterdir()):
             parent.rmdir()
+
+
+def clear_dead(root: Path) -> None:
+    """Remove what drivers that have died left in memory, among temporary files and in the project."""
+    for parent in {memory_folder(), Path(tempfile.gettempdir()), root / JOBS}:
+        _clear(parent)
+
+
+def _clear(parent: Path) -> None:
+    import fcntl
+
+    for old in parent.glob(f"{PREFIX}*"):
+        try:
+            if old.stat().st_uid != os.getuid() or _may_live(old.name):
+                continue
+            with (old / "lock").open("a") as file:  # in another container its maker may have the number of nobody here
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(old, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _owner() -> str:
+    """This process as no other is called, before or after it: by number and start, in seconds."""
+    import psutil
+
+    return f"{os.getpid()}-{psutil.Process().create_time():.0f}"
+
+
+def _may_live(name: str) -> bool:
+    """Whether the process that a folder is named after runs; also where the name does not say."""
+    import psutil
+
+    owner = re.match(rf"{PREFIX}(\d+)-(\d+)-", name)
+    if owner is None:
+        return True
+    try:
+        return abs(psutil.Process(int(owner[1])).create_time() - int(owner[2])) <= CLOCK_SECONDS
+    except psutil.NoSuchProcess:
+        return False
+    except (psutil.Error, OverflowError):
+        return True
 
 
 def memory_folder() -> Path:

@@ -9,7 +9,8 @@ from engine.model import Model
 from tasks import store
 from tasks.cluster.worker import load
 from tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
-from tasks.evaluate import measure, merge
+from tasks.decoding import decoder_of
+from tasks.evaluate import Part, measure, merge
 from tasks.tagging import numbered, numbering
 
 # ---- on a worker
@@ -18,8 +19,12 @@ from tasks.tagging import numbered, numbering
 class ShardsOfModel:
     """Shards of the test data in the numbering of a model, and the model."""
 
-    def __init__(self, shards: list, layout, theta: np.ndarray):
-        self.shards, self.layout, self.theta = shards, layout, theta
+    def __init__(self, shards: list, model: Model):
+        self.shards, self.model = shards, model
+
+    def measure(self) -> Part:
+        model, decoder = self.model, decoder_of(self.model)
+        return merge(measure(shard, model.layout, model.theta, decoder) for shard in self.shards)
 
 
 def read_shards(folder: Path, job: dict, lo: int, hi: int) -> ShardsOfModel:
@@ -31,12 +36,11 @@ def read_shards(folder: Path, job: dict, lo: int, hi: int) -> ShardsOfModel:
     shards, known = store.Shards(root, "test", manifest, job["known"]), job["known"]["sequences"]
     ends = np.append(0, np.cumsum(known))
     return ShardsOfModel([numbered(shards.read(int(ends[s]), int(ends[s + 1]), check=True), numbers)
-                       for s in range(lo, hi)], model.layout, model.theta)  # fmt: skip
+                       for s in range(lo, hi)], model)  # fmt: skip
 
 
 def measure_shards(folder: str, lo: int, hi: int):
-    test = load(folder, lo, hi, read_shards).part
-    return tuple(merge(measure(shard, test.layout, test.theta) for shard in test.shards))
+    return tuple(load(folder, lo, hi, read_shards).part.measure())
 
 
 # ---- on the driver

@@ -13,7 +13,8 @@ from pathlib import Path
 from engine import threads
 from engine.cache import source_hash
 from engine.errors import EspalierError
-from tasks import store
+from engine.target import compile_target
+from tasks import shapes, store
 from tasks.cluster.sharing import Mapped
 
 READS, PAUSE = 4, 0.5  # tries to read a shard; seconds after the first, twice as long after each
@@ -37,7 +38,7 @@ class Held:
 
 def hello(token: str) -> dict:
     """What a worker runs, and whether it sees the driver's shared memory."""
-    return {"code": source_hash(), "shares": Path(token).exists()}
+    return {"code": source_hash(), "target": compile_target(), "shares": Path(token).exists()}
 
 
 def release(folder: str) -> None:
@@ -71,7 +72,7 @@ def load(folder: str, lo: int, hi: int, read: Callable) -> Held:
 
 
 def _read(folder: Path, lo: int, hi: int, read: Callable):
-    job = store.read_json(folder / "job.json")
+    job = store.read_json(folder / "job.json", shapes.Table(shapes.ANY))
     if job["threads"] or "ESPALIER_THREADS" not in os.environ:
         threads.set_threads(job["threads"] or _worker_threads())
     return read(folder, job, lo, hi)

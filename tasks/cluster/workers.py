@@ -21,6 +21,7 @@ import numpy as np
 from engine import threads
 from engine.cache import source_hash
 from engine.errors import EspalierError
+from engine.target import compile_target
 from tasks import store
 from tasks.cluster import worker
 from tasks.cluster.sharing import JOBS, own_folder
@@ -85,12 +86,12 @@ def make_client(where: int | str):
     settings = {"distributed.scheduler.work-stealing": False, "distributed.comm.timeouts.connect": "10s",
                 "distributed.worker.multiprocessing-method": "spawn"}  # fmt: skip
     try:
-        with dask.config.set(settings), tempfile.TemporaryDirectory(prefix="espalier-dask-") as scratch:
+        with dask.config.set(settings), own_folder(Path(tempfile.gettempdir())) as scratch:
             if isinstance(where, int):
                 with (
                     LocalCluster(
                         n_workers=where, threads_per_worker=1, processes=True, dashboard_address=None,
-                        host="127.0.0.1", memory_limit=0, silence_logs=logging.CRITICAL, local_directory=scratch,
+                        host="127.0.0.1", memory_limit=0, silence_logs=logging.CRITICAL, local_directory=str(scratch),
                     ) as cluster,
                     Client(cluster, direct_to_workers=True) as client,
                 ):  # fmt: skip
@@ -133,6 +134,11 @@ class Workers:
             if answer["code"] != source_hash():
                 raise EspalierError(
                     f"worker {address} of {self.name} runs another version of the engine: install the same one there"
+                )
+            if answer["target"] != compile_target():
+                raise EspalierError(
+                    f"worker {address} of {self.name} compiles for {answer['target']}, this process for "
+                    f"{compile_target()}: the model would depend on who computes what; use machines of one kind"
                 )
         self.all_share = all(answer["shares"] for answer in answers.values())
         self.ranges = ranges(n_items, len(workers))

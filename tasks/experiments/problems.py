@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine import decode, measures
+from engine import decode, measures, spans
 from engine.chain_objective import ChainObjective
 from engine.data import Dataset, make_dataset, select
 from engine.layout import Layout, observation_kinds
@@ -174,11 +174,11 @@ def decoded(problem: Problem, layout: Layout, theta: np.ndarray) -> list[str]:
 
 
 def accuracy(problem: Problem, predicted: list[str]) -> dict:
-    """Token error, and precision, recall and F1 in the sense of conlleval where the labels are chunks."""
+    """Token error, and precision, recall and F1 in the sense of conlleval where the labels mark entities."""
     gold = problem.test_labels
     found = {"error": measures.token_error(np.array(gold), np.array(predicted))}
-    if measures.is_chunk_scheme(problem.labels):
-        scores = measures.conlleval(gold, predicted, problem.test.offsets)[0]
+    if spans.marks_entities(problem.labels):
+        scores = spans.scores(gold, predicted, problem.test.offsets)[0]
         found |= {name: scores[name] for name in ("precision", "recall", "f1")}
     return found
 

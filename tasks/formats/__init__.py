@@ -6,7 +6,7 @@ Memory is bounded by the block, not by the file. Errors name file, line (or row)
 
 import glob
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from engine.errors import EspalierError
 from tasks.formats import conll, conllu, jsonl, schemes, tables, writing
 from tasks.formats.labels import canonical
 from tasks.formats.reading import Reading, at, first_line, input_names
+from tasks.limits import check_sequence_lengths
 from tasks.store import sequence_offsets
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "expand",
     "format_of",
     "input_names",
+    "place",
     "read_blocks",
     "read_located",
+    "scheme_of",
     "write",
 ]
 
@@ -83,6 +86,11 @@ def format_of(path: Path | str, name: str | None = None) -> tuple[str, Format]:
     return name, FORMATS[name]
 
 
+def place(path: Path, number: int, options: Reading) -> str:
+    """`line 12 of some.conll`, or its row where the format has rows."""
+    return at(path, number, format_of(path, options.format)[1].unit)
+
+
 def expand(root: Path, pattern: str) -> list[Path]:
     """One file, or all that a pattern with *, ? or [ ] matches, sorted by name."""
     path = root / pattern
@@ -129,6 +137,8 @@ def _files(paths: list[Path], options: Reading, labelled: bool, size: int, notes
             found = len(input_names(frame))
             if width is None:
                 width, other = found, path
+            ends = sequence_offsets(frame["sequence"].to_numpy())
+            check_sequence_lengths(ends, frame["line"].to_numpy(), path, item.unit)
             if found != width:
                 raise EspalierError(f"{path} has {found} input columns, {other} {width}: expected the same")
             if name != "conll" or options.separator:  # runs of blanks leave nothing empty between them
@@ -141,17 +151,36 @@ def _files(paths: list[Path], options: Reading, labelled: bool, size: int, notes
         number += count
 
 
+def scheme_of(paths: list[Path], options: Reading) -> str | None:
+    """The scheme that the labels of files follow best; None where they are no chunks."""
+    codes, wrong = set(), dict.fromkeys(schemes.LETTERS, 0)
+    for block in read_blocks(paths, replace(options, scheme_in=None, scheme_out=None), True):
+        tags = schemes.tags_of(block["label"], block["sequence"].to_numpy())
+        codes |= set(np.unique(tags.code).tolist())
+        for name in wrong:
+            wrong[name] += int(schemes.violations(tags, name).sum())
+    return schemes.choose(codes, wrong)
+
+
 class Converter:
-    """Conversion to a scheme, block by block; the first chunk shows the scheme of the files if nobody names it."""
+    """Conversion to a scheme, block by block; the first chunk shows the scheme of the files if nobody names it.
+
+    A scheme that is named is held against every label.
+    """
 
     def __init__(self, options: Reading):
+        self.named = bool(options.scheme_in)
         self.source = schemes.name_of(options.scheme_in) if options.scheme_in else None
         self.target = schemes.name_of(options.scheme_out) if options.scheme_out else None
 
     def __call__(self, frame: pl.DataFrame, path: Path, unit: str) -> pl.DataFrame:
-        if self.target is None:
+        if self.target is None and not self.named:
             return frame
         tags = schemes.tags_of(frame["label"], frame["sequence"].to_numpy())
+        if self.named:
+            schemes.check(frame["label"], tags, self.source, lambda t: at(path, frame["line"][t], unit))
+        if self.target is None:
+            return frame
         self.source = self.source or schemes.family(tags)
         source = self.source or "iob2"  # no chunk so far: any scheme says the same
         labels = schemes.convert(frame["label"], tags, source, self.target, lambda t: at(path, frame["line"][t], unit))
@@ -189,7 +218,7 @@ def regroup(frames: Iterable[pl.DataFrame], limit: int) -> Iterator[pl.DataFrame
 
 def write(
     path: Path, blocks: Iterable[pl.DataFrame], format: str | None = None, separator: str | None = None,
-    unknown: str | None = "_", set_separator: str | None = "|",
+    unknown: str | None = None, set_separator: str | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Write blocks as conll, jsonl or arrow, compressed where the name ends in .gz or .zst: a whole file or none."""
     name, item = format_of(path, format)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief
 from tasks.formats.lines import lines_of
-from tasks.formats.reading import Reading, at, nothing_in
+from tasks.formats.reading import STRANGE, Reading, at, nothing_in
 from tasks.formats.streams import BOM, after_blank_line, chunks
+from tasks.limits import check_columns
 
 BLANKS = " \t"  # other white space, such as a no-break space, may be a token
 
@@ -48,6 +49,7 @@ def columns_of(
     gap = gap or "\t"
     frame = frame.with_columns(cells=cells).with_columns(width=pl.col("cells").str.count_matches(gap, literal=True) + 1)
     width = width or frame["width"][0]
+    check_columns(width, path, frame["line"][0])
     _check_widths(frame, width, path)
     columns = [f"c{i}" for i in range(width)]
     split = pl.col("cells").str.splitn(gap, width).struct.rename_fields(columns).struct.unnest()
@@ -84,6 +86,9 @@ def _check_widths(frame: pl.DataFrame, width: int, path: Path) -> None:
     if text.startswith("#"):
         remedy = 'if lines with # are comments set ingest.comment: "#"'
     plural = "column" if found == 1 else "columns"
+    strange = frame.filter(pl.col("text").str.replace_all("\t", " ", literal=True).str.contains(STRANGE)).head(1)
+    if len(strange) and strange["line"][0] <= line:
+        remedy += f"; line {strange['line'][0]} holds what cannot be seen: {brief(ascii(strange['text'][0]))}"
     raise EspalierError(f"{at(path, line)} has {found} {plural}, the lines before it {width}: {remedy}")
 
 

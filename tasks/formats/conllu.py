@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief, quoted
 from tasks.formats import conll
 from tasks.formats.reading import Reading, at, first_line
 from tasks.store import sequence_offsets
@@ -52,7 +52,7 @@ def _words(frame: pl.DataFrame, path: Path, notes: dict) -> pl.DataFrame:
     if line is not None:
         found = frame.filter(pl.col("line") == line)["c0"][0]
         raise EspalierError(
-            f"{at(path, line)}: the ID is {found!r}, expected a number, a range 1-2 or an empty node 1.1"
+            f"{at(path, line)}: the ID is {quoted(found)}, expected a number, a range 1-2 or an empty node 1.1"
         )
     for key, pattern in (("ranges", RANGE), ("empty_nodes", EMPTY)):
         notes[key] = notes.get(key, 0) + frame.select(number.contains(pattern).sum()).item()
@@ -67,5 +67,5 @@ def _words(frame: pl.DataFrame, path: Path, notes: dict) -> pl.DataFrame:
         row = int(odd[0])
         line, found, expected = words["line"][row], words["c0"][row], place[row]
         remedy = "; put an empty line between sentences" if found == "1" else ""
-        raise EspalierError(f"{at(path, line)}: the word is numbered {found}, expected {expected}{remedy}")
+        raise EspalierError(f"{at(path, line)}: the word is numbered {brief(found)}, expected {expected}{remedy}")
     return words

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.json
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief, quoted
 from tasks.formats.lines import lines_of
 from tasks.formats.lists import LABELS, TOKENS, Odd, Shape, frame_of
 from tasks.formats.reading import Reading, at
@@ -168,13 +168,30 @@ def _by_python(
     return pl.DataFrame(head | texts)
 
 
+def sequence_of(
+    line: str, place: str, names: tuple[str, ...] | None, shapes: dict[str, Shape]
+) -> tuple[dict, list[list[str]]]:
+    """The object of one line, and the columns of its tokens: for those who read a stream."""
+    record, columns = _object(line, place), []
+    for name in names or (TOKENS,):
+        tokens = _listed(record, name, place)
+        if not tokens:
+            raise EspalierError(f"{place} has no token: {name} is empty, expected at least one")
+        columns += [list(column) for column in zip(*(_parts(t, name, shapes, place) for t in tokens), strict=True)]
+    if len({len(column) for column in columns}) > 1:
+        raise EspalierError(f"{place}: its input columns are of different lengths, expected as many texts in each")
+    return record, columns
+
+
 def _object(line: str, place: str) -> dict:
     try:
         record = _load(line)
     except RecursionError:
         raise EspalierError(f"{place} is not JSON that we read: too many brackets inside each other") from None
     except ValueError as error:
-        raise EspalierError(f"{place} is not JSON ({error}); expected one object a line such as {EXAMPLE}") from None
+        raise EspalierError(
+            f"{place} is not JSON ({brief(str(error))}); expected one object a line such as {EXAMPLE}"
+        ) from None
     if not isinstance(record, dict):
         raise EspalierError(f"{place} holds {_brief(record)}; expected an object such as {EXAMPLE}")
     return record
@@ -182,7 +199,7 @@ def _object(line: str, place: str) -> dict:
 
 def _listed(record: dict, name: str, place: str) -> list:
     if record.get(name) is None:
-        known = ", ".join(repr(key) for key in record) or "nothing"
+        known = brief(", ".join(quoted(key) for key in record) or "nothing")
         raise EspalierError(
             f"{place} has no {name}: it has {known}; expected an object such as {EXAMPLE}, or name the fields "
             "in ingest.columns and ingest.label"
@@ -223,7 +240,7 @@ def _text(value: Any, name: str, place: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise EspalierError(f"{place}: {name} holds half a character ({value!a}); expected whole pairs") from None
+        raise EspalierError(f"{place}: {name} holds half a character ({quoted(value)}); expected whole pairs") from None
     return value
 
 

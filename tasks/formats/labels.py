@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, quoted
 from tasks.formats.reading import Reading, at, first_line
 from tasks.store import SET_MARK
 
@@ -21,7 +21,7 @@ def canonical(frame: pl.DataFrame, options: Reading, path: Path, unit: str) -> p
         form = _form(label, options)
         if form is None or JOINT in label:
             line = first_line(frame, pl.col("label") == label)
-            raise EspalierError(f"{at(path, line, unit)}: label {label!r} {_why(label, options)}")
+            raise EspalierError(f"{at(path, line, unit)}: label {quoted(label)} {_why(label, options)}")
         if form != label:
             changed[label] = form
     return replaced(frame, changed) if changed else frame
@@ -82,4 +82,4 @@ def _check(members: list[str], unknown: str | None, separator: str | None) -> No
     for label in members:
         if label == unknown or (separator and separator in label):
             what = f"the mark for unknown, {unknown!r}" if label == unknown else f"the set separator {separator!r}"
-            raise EspalierError(f"label {label!r} would be read back as {what}: choose another mark or null")
+            raise EspalierError(f"label {quoted(label)} would be read back as {what}: choose another mark or null")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, quoted
 from tasks.formats.lines import lines_of
 from tasks.formats.reading import at
 from tasks.formats.streams import after_line, chunks
@@ -72,7 +72,7 @@ def _documents(data: bytes, path: Path, before: int) -> tuple[np.ndarray, ...] |
 def _refuse(frame: pl.DataFrame, wrong: pl.Expr, path: Path, text: str) -> None:
     found = frame.filter(wrong).head(1)
     if len(found):
-        raise EspalierError(f"{at(path, found['line'][0])}: found {found['text'][0]!r}; {text}")
+        raise EspalierError(f"{at(path, found['line'][0])}: found {quoted(found['text'][0])}; {text}")
 
 
 def _numbers(frame: pl.DataFrame, path: Path, name: str, expected: str) -> np.ndarray:
@@ -84,4 +84,6 @@ def _numbers(frame: pl.DataFrame, path: Path, name: str, expected: str) -> np.nd
         odd = frame.filter(~values.is_finite()).head(1)
         if not len(odd):
             return values.to_numpy()
-    raise EspalierError(f"{at(path, odd['line'][0])}: {name} is {odd['text'][0]!r}, expected {expected} that is finite")
+    raise EspalierError(
+        f"{at(path, odd['line'][0])}: {name} is {quoted(odd['text'][0])}, expected {expected} that is finite"
+    )

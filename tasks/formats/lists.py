@@ -10,6 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.errors import quoted
+
 TOKENS, LABELS = "tokens", "labels"
 
 
@@ -112,7 +114,7 @@ def _parts(values: pa.Array, name: str, shapes: dict[str, Shape], lengths: np.nd
         columns = values.flatten()
         for part, column in zip(names, columns, strict=True):
             _refuse_values(
-                _nulls(column), lengths, f"has a token without {part!r}: expected all tokens with the same keys"
+                _nulls(column), lengths, f"has a token without {quoted(part)}: expected all tokens with the same keys"
             )
         return [text_of(column) for column in columns]
     if not is_list(values.type) or not is_text(values.type.value_type):

@@ -8,6 +8,11 @@ import polars as pl
 from engine.errors import EspalierError
 
 DOCSTART = "-DOCSTART-"
+# Control characters, what stands for characters that were lost, and what cannot be seen: no-break and zero-width
+# spaces, byte order marks, marks of direction. Joiners belong to the spelling of some languages, but to no label.
+STRANGE = (
+    r"[\x00-\x1f\x7f-\xa0\u{fffd}\u{feff}\u{200b}\u{200e}\u{200f}\u{202a}-\u{202e}\u{2060}-\u{2064}\u{2066}-\u{2069}]"
+)
 EXTRA = ("sequence", "file", "line", "label")  # the columns of a block that are no inputs
 
 
@@ -24,8 +29,8 @@ class Reading:
     columns: tuple[str, ...] | None = None  # the other formats: names of the input columns
     label: str | None = None  # the other formats: name of the label column
     sequence: str | None = None  # arrow, parquet with a row for each token: the column that tells sequences apart
-    unknown: str | None = "_"  # the label of tokens whose label is not known; None: there is none
-    set_separator: str | None = "|"  # between the labels of a token that has one of them; None: no such labels
+    unknown: str | None = None  # the label of tokens whose label is not known; None: there is none
+    set_separator: str | None = None  # between the labels of a token that has one of them; None: no such labels
     scheme_in: str | None = None  # the tagging scheme of the files; None: as the labels show
     scheme_out: str | None = None  # the scheme that labels are converted to; None: they stay as they are
 

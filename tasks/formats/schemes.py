@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, quoted
 from tasks.formats.labels import JOINT, UNKNOWN
 
 LETTERS = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}
@@ -117,6 +117,12 @@ def family(tags: Tags) -> str | None:
     return "iob2" if codes & {B, I} else None
 
 
+def check(labels: pl.Series, tags: Tags, scheme: str, place: Callable[[int], str]) -> None:
+    """Refuse the first label that the scheme does not have, or does not allow where it stands."""
+    _check_labels(labels, tags, scheme, place)
+    _check_chunks(labels, tags, scheme, place)
+
+
 def convert(labels: pl.Series, tags: Tags, source: str, target: str, place: Callable[[int], str]) -> pl.Series:
     """The labels in another scheme; `place` says where a token stands."""
     _check_labels(labels, tags, source, place)
@@ -161,7 +167,7 @@ def _named(out: np.ndarray, tags: Tags, target: str) -> pl.Series:
 def _refuse(wrong: np.ndarray, labels: pl.Series, place: Callable[[int], str], text: str) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise EspalierError(f"{place(at)}: label {labels[at].replace(JOINT, '|')!r} {text}")
+        raise EspalierError(f"{place(at)}: label {quoted(labels[at].replace(JOINT, '|'))} {text}")
 
 
 def _check_labels(labels: pl.Series, tags: Tags, source: str, place: Callable[[int], str]) -> None:
@@ -185,7 +191,8 @@ def _check_chunks(labels: pl.Series, tags: Tags, source: str, place: Callable[[i
     if not follows:
         what = "ends a sequence and its chunk has no end"
     else:
-        what = "cannot begin a sequence" if tags.first[at] else f"cannot follow {labels[at - 1]!r}"
+        what = "cannot begin a sequence" if tags.first[at] else f"cannot follow {quoted(labels[at - 1])}"
     raise EspalierError(
-        f"{place(at)}: label {labels[at]!r} {what} in {source}: mend the label, or name the scheme that the file has"
+        f"{place(at)}: label {quoted(labels[at])} {what} in {source}: mend the label, or name the "
+        "scheme that the file has (ingest.scheme_from, --scheme-from)"
     )

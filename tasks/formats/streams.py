@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from engine.errors import EspalierError
+from tasks.limits import bounded_lines, check_ratio, check_sequence_bytes
 
 MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 NAMES = {".gz": "gzip", ".zst": "Zstandard"}
@@ -53,8 +54,14 @@ def pieces(path: Path, size: int = PIECE) -> Iterator[bytes]:
         if suffix is None:
             yield from iter(lambda: file.read(size), b"")
             return
+        unpacked = 0
         try:
-            yield from (_gunzip if suffix == ".gz" else _unzstd)(file, size)
+            for data in (_gunzip if suffix == ".gz" else _unzstd)(file, size):
+                unpacked += len(data)
+                check_ratio(unpacked, file.tell(), path)
+                yield data
+        except EspalierError:
+            raise
         except (zlib.error, EOFError, OSError, pa.ArrowException) as error:
             raise _damaged(path, suffix, str(error)) from None
 
@@ -112,7 +119,7 @@ def chunks(path: Path, size: int, cut: Callable[[bytes | bytearray], int]) -> It
     Where nothing can be cut more is read, twice as much each time, so that the work stays linear.
     """
     buffer, wanted, lines = bytearray(), size, 0
-    for piece in pieces(path, min(size, PIECE)):
+    for piece in bounded_lines(pieces(path, min(size, PIECE)), path):
         buffer += piece
         if len(buffer) < wanted:
             continue
@@ -122,6 +129,7 @@ def chunks(path: Path, size: int, cut: Callable[[bytes | bytearray], int]) -> It
             yield (data if lines else data.removeprefix(BOM)), lines
             lines += data.count(b"\n")
             del buffer[:end]
+        check_sequence_bytes(len(buffer), path, lines + 1)
         wanted = max(size, 2 * len(buffer))
     if buffer:
         yield (bytes(buffer) if lines else bytes(buffer).removeprefix(BOM)), lines

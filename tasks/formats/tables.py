@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, brief, quoted
 from tasks.formats import lists
 from tasks.formats.reading import Reading, at
 from tasks.formats.streams import compression_of, opened, pieces
@@ -93,7 +93,7 @@ def batches(path: Path, kind: str, choose: Callable[[pa.Schema], "Names"]) -> It
     except EspalierError:
         raise
     except FAULTS as error:
-        text = (str(error) or type(error).__name__).splitlines()[0]
+        text = brief((str(error) or type(error).__name__).splitlines()[0])
         raise EspalierError(f"{path}: damaged or not {name} ({text}); write it again") from None
 
 
@@ -143,7 +143,7 @@ class Names(NamedTuple):
         kinds = {}
         for field in schema:
             if field.name in kinds:
-                raise EspalierError(f"{path} has two columns {field.name!r}: rename one of them")
+                raise EspalierError(f"{path} has two columns {quoted(field.name)}: rename one of them")
             kinds[field.name] = field.type
         inputs = list(options.columns or ())
         by_lists = any(lists.is_list(kinds[name]) for name in inputs if name in kinds) if inputs else (
@@ -167,7 +167,7 @@ class Names(NamedTuple):
 
     @staticmethod
     def _check(name: str, kinds: dict, by_lists: bool, sequence: str | None, path: Path) -> None:
-        known = ", ".join(f"{other}: {kind}" for other, kind in kinds.items())
+        known = brief(", ".join(f"{other}: {kind}" for other, kind in kinds.items()))
         if name not in kinds:
             raise EspalierError(
                 f"{path} has no column {name!r}: it has {known}; expected rows of tokens ({SEQUENCE}, x0, …, {LABEL}) "
@@ -182,7 +182,7 @@ class Names(NamedTuple):
             good, expected = lists.is_text(kind), "text"
         if not good:
             raise EspalierError(
-                f"{path}: column {name!r} is {kind}, expected {expected}; cast it, or name other columns"
+                f"{path}: column {name!r} is {brief(str(kind))}, expected {expected}; cast it, or name other columns"
             )
 
 
@@ -220,8 +220,8 @@ class History:
         if again.any():
             row = at_starts[np.argmax(again)]
             raise EspalierError(
-                f"{at(path, begin + row + 1, 'row')}: {name} {values[int(row)]!r} comes again after other sequences: "
-                f"sort the table by {name}"
+                f"{at(path, begin + row + 1, 'row')}: {name} {quoted(values[int(row)])} comes again after other "
+                f"sequences: sort the table by {name}"
             )
         if len(unique):
             self.seen.append(unique)

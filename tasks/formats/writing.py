@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine.errors import EspalierError
+from engine.errors import EspalierError, quoted
 from tasks.formats.labels import written
 from tasks.formats.reading import DOCSTART, input_names
 from tasks.store import replacing, sequence_offsets
@@ -52,14 +52,14 @@ def _check_cells(block: pl.DataFrame, cells: list[str], separator: str | None) -
         if len(odd):
             remedy = "name another separator" if separator else "name a separator, such as a tab (--separator $'\\t')"
             raise EspalierError(
-                f"column {name} of sequence {odd['sequence'][0]} holds {odd[name][0]!r}, which cannot be read back "
-                f"from columns: {remedy}, or write jsonl or arrow"
+                f"column {name} of sequence {odd['sequence'][0]} holds {quoted(odd[name][0])}, which cannot be read "
+                f"back from columns: {remedy}, or write jsonl or arrow"
             )
     first = block.filter((pl.col(cells[0]) == DOCSTART) | pl.col(cells[0]).str.starts_with("\ufeff")).head(1)
     if len(first):
         raise EspalierError(
-            f"column {cells[0]} of sequence {first['sequence'][0]} holds {first[cells[0]][0]!r}, which readers of "
-            "columns take for something else: write jsonl or arrow"
+            f"column {cells[0]} of sequence {first['sequence'][0]} holds {quoted(first[cells[0]][0])}, which readers "
+            "of columns take for something else: write jsonl or arrow"
         )
 
 
@@ -121,7 +121,7 @@ def compressed(path: Path, suffix: str) -> Iterator[BinaryIO]:
 
 def write_blocks(
     path: Path, blocks: Iterable[pl.DataFrame], writer: type, separator: str | None = None,
-    unknown: str | None = "_", set_separator: str | None = "|",
+    unknown: str | None = None, set_separator: str | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Write all blocks, or leave what was there; sequences and tokens written are returned."""
     blocks = iter(blocks)

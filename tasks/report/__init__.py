@@ -26,6 +26,7 @@ from tasks.report import (
     learning,
     mistakes,
     provenance,
+    second_looks,
     slices,
     summary,
     weights,
@@ -83,9 +84,9 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     found = slices.Columns(predictions)
     _, bins = measures.calibration(found.confidence, ~found.wrong, params.evaluate.bins)
     bins, error = with_intervals(bins, found.confidence, ~found.wrong, found.offsets)
-    metrics, trace = store.read_json(root / store.METRICS), store.read_jsonl(root / store.TRACE)
-    manifest, clusters = store.read_manifest(root), store.read_json(root / store.CLUSTERS)
-    profile = public_profile(store.read_json(root / store.PROFILE))
+    metrics, trace = store.read_metrics(root), store.read_trace(root)
+    manifest, clusters = store.read_manifest(root), store.read_clusters(root)
+    profile = public_profile(store.read_profile(root))
     return Inputs(
         metrics, trace, predictions, bins, weights, metadata, manifest, profile, clusters, params.as_dict(), error,
         info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
@@ -108,6 +109,7 @@ def render(inputs: Inputs) -> str:
         ("confusions", "Confusions", confusions.confusions(sequences, nouns)),
         ("slices", "Where the errors are", slices.slices(slices.Columns(inputs.predictions), inputs.window, m, nouns)),
         ("calibration", "Calibration", calibration.calibration(inputs.calibration, error, m, nouns)),
+        ("decoders", "Decoding", second_looks.decoders(m, nouns)),
         ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
         ("learning", "Learning curve", learning.learning(inputs.trace)),
         inputs.path,

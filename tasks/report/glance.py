@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tasks import headline
 from tasks.page import (
     Html,
     capital,
@@ -31,13 +32,11 @@ VERDICTS = {
     "promoted": ("good", "✓", "Promoted"), "forced": ("bad", "!", "Promoted by force"),
     "refused": ("bad", "✗", "Refused"), None: ("open", "…", "Not decided"),
 }  # fmt: skip
-COMPARED = (  # key, name, how to write a figure, how to write a difference
-    ("token_error", "{} error", lambda v: percent(v, 2), points),
-    ("f1", "F1 of entities", lambda v: percent(v, 2), points),
+COMPARED = (  # key, name, how to write a figure, how to write a difference; errors stand before them
     ("active", "Active weights", number, signed),
     ("iterations", "Iterations", number, signed),
 )
-UNDECIDED = "The model has not been compared with the champion yet: `espalier promote` does that."
+UNDECIDED = "The model has not been compared with the champion yet: `espalier promote` does that"
 
 
 def outcome(decision: dict[str, Any]) -> str | None:
@@ -58,31 +57,46 @@ def glance(run: Run, m: Metrics, found: dict[str, Any], scores: list[Score], err
 def verdict(decision: dict[str, Any]) -> Html:
     """The decision in a box: a sign and a word, so that no one has to tell colours apart."""
     style, sign, word = VERDICTS[outcome(decision)]
-    why = f"{capital(decision['reason'])}." if decision else UNDECIDED
+    words, reasons = headline.why(decision) if decision else (UNDECIDED, [])
     head = tag("strong", tag("span", sign, aria_hidden="true", class_="sign"), word)
-    return tag("div", head, tag("p", why), class_=f"verdict {style}")
+    listed = tag("ul", *(tag("li", f"{capital(text)}.") for text in reasons)) if reasons else ""
+    return tag("div", head, tag("p", f"{capital(words)}{':' if reasons else '.'}"), listed, class_=f"verdict {style}")
 
 
 def badge(decision: dict[str, Any], m: Metrics, nouns: Nouns) -> Html:
-    """The decision and the error in one line, for the head of the page."""
+    """The decision and what it rests on in one line, for the head of the page."""
     style, sign, word = VERDICTS[outcome(decision)]
-    told = f"{word}: {nouns.label} error {percent(decision.get('challenger_error', m.get('token_error')), 2)}"
-    if decision.get("champion_error") is not None:
-        told += f", champion {percent(decision['champion_error'], 2)}"
+    found = compared(decision, m, nouns)
+    told = f"{word}: {found.name} {percent(found.challenger, 2)}"
+    if found.champion is not None:
+        told += f", champion {percent(found.champion, 2)}"
     return tag("a", tag("span", f"{sign} ", aria_hidden="true"), told, href="#glance", class_=f"badge {style}")
 
 
+def compared(decision: dict[str, Any], m: Metrics, nouns: Nouns) -> headline.Compared:
+    """What the decision rests on; of a model that was not decided on yet, its own figure alone."""
+    measure = headline.measure_in(m)
+    called = nouns.called(measure)
+    if not decision:
+        return headline.Compared(called[measure], None, m.get(measure), None, None, None)
+    found = headline.compared(decision)
+    # An earlier version decided on errors of tokens, and did not say what these data call them.
+    return found if decision.get("measure") else found._replace(name=called[headline.TOKEN])
+
+
 def figures(run: Run, m: Metrics, nouns: Nouns) -> Html:
-    d = run.decision
-    name = f"{capital(nouns.label)} error"
-    shown = [card(name, percent(d.get("challenger_error", m.get("token_error")), 2), "of this model, on the test data")]
-    if d.get("champion_error") is not None:
-        between = f"between {points(d['low'])} and {points(d['high'])} in resamples of the test data"
-        difference = points(d["difference"]).removesuffix(" points")
-        shown.append(card("Champion", percent(d["champion_error"], 2), "the model it was compared with"))
-        shown.append(card("Difference", difference, "percentage points", between))
-    if m.get("f1") is not None:
-        shown.append(card("F1 of entities", percent(m["f1"], 2)))
+    """The model and the champion by what the task is judged by; other errors are among the results."""
+    found, measure = compared(run.decision, m, nouns), headline.measure_in(m)
+    name = nouns.called(measure)
+    ends = headline.between(m, measure) if found.name == name[measure] else None
+    shown = [card(capital(found.name), percent(found.challenger, 2), "of this model, on the test data", ends)]
+    if found.champion is not None:
+        within = f"between {points(found.low)} and {points(found.high)} in resamples of the test data"
+        difference = points(found.difference).removesuffix(" points")
+        shown.append(card("Champion", percent(found.champion, 2), "the model it was compared with"))
+        shown.append(card("Difference", difference, "percentage points", within))
+    if measure != headline.TOKEN:
+        shown.append(card(capital(name[headline.TOKEN]), percent(m.get(headline.TOKEN), 2), "of this model"))
     return cards(shown)
 
 
@@ -94,10 +108,13 @@ def changes(run: Run, m: Metrics, nouns: Nouns) -> Html:
     if not run.before:
         return message("There is no earlier retraining on record to compare this one with.")
     active = sum(m.get(f"active_{name}") or 0 for name in ("unigram", "start", "bigram"))
-    now = {name: m.get(name) for name in ("token_error", "f1", "iterations")} | {"active": active}
+    measure = headline.measure_in(m)
+    called, errors = nouns.called(measure), headline.shown(measure)[:2]
+    now = {name: m.get(name) for name in (*errors, "iterations")} | {"active": active}
+    lines = [*((key, capital(called[key]), lambda v: percent(v, 2), points) for key in errors), *COMPARED]
     rows = [
-        (name.format(capital(nouns.label)), write(run.before[key]), write(now[key]), differ(now[key] - run.before[key]))
-        for key, name, write, differ in COMPARED
+        (name, write(run.before[key]), write(now[key]), differ(now[key] - run.before[key]))
+        for key, name, write, differ in lines
         if now[key] is not None and run.before.get(key) is not None
     ]
     shown = table("Against the retraining before", ("", "Before", "Now", "Difference"), rows, (1, 2, 3), "changes")

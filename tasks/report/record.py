@@ -6,11 +6,12 @@ None of it is an output of a stage, so any of it may be missing; a report must n
 import os
 import platform
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine import threads
+from engine import target, threads
 from engine.errors import EspalierError
 from tasks import store
 from tasks.params import Params
@@ -34,9 +35,9 @@ class Run(NamedTuple):
 
 def read_run(root: Path, params: Params) -> Run:
     digest = store.file_hash(root / store.CANDIDATE)
-    decisions = [d for d in _lines(root / store.DECISIONS) if "promoted" in d and "challenger_error" in d]
+    decisions = _readable(store.read_decisions, root)
     decision = next((d for d in reversed(decisions) if d.get("model_sha256") == digest), {})
-    earlier, entry = split_history(_lines(root / store.HISTORY), decision.get("id"))
+    earlier, entry = split_history(_readable(store.read_history, root), decision.get("id"))
     before = earlier[-1] if earlier else {}
     data_version = store.read_manifest(root).get("data_version")
     seconds = entry.get("seconds") or training_seconds(root)
@@ -66,16 +67,17 @@ def flat(params: Params) -> dict[str, Any]:
     return {name: value for name, value in pairs.items() if name not in NOT_SHOWN}
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _readable(read: Callable[[Path], list[dict[str, Any]]], root: Path) -> list[dict[str, Any]]:
+    """What is on record; nothing where that is damaged: a report must not fail for its past."""
     try:
-        return [row for row in store.read_jsonl(path) if isinstance(row, dict)] if path.exists() else []
+        return read(root)
     except EspalierError:
         return []
 
 
 def training_seconds(root: Path) -> dict[str, float]:
     """Where there is no history: what the training took by its last iteration."""
-    times = [row["seconds"] for row in _lines(root / store.TIMING) if "seconds" in row]
+    times = [row["seconds"] for row in _readable(store.read_timing, root)]
     return {"train": max(times)} if times else {}
 
 
@@ -86,7 +88,8 @@ def environment(root: Path) -> dict[str, str]:
     """Versions and machine, without names of hosts, users or folders."""
     found = {"Python": ".".join(map(str, sys.version_info[:3]))}
     found |= {name: version for name in PACKAGES if (version := _version(name))}
-    found |= {"system": f"{platform.system()} {platform.machine()}", "processor": processor()}
+    found |= {"system": f"{platform.system()} {platform.machine()}", "processor": processor(),
+              "compiled for": target.compile_target()}  # fmt: skip
     found["threads"] = f"{threads.threads()} of {threads.available_cores()} cores"
     commit = git_commit(root)
     return found | ({"git commit": commit} if commit else {})

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import charts
+from tasks import charts, headline
 from tasks.page import Html, capital, count, figure, join, lead, message, number, percent, plural, table, tag
 from tasks.report.words import Metrics, Nouns
 from tasks.slices import by_frequency, by_length
@@ -32,11 +32,11 @@ def slices(found: Columns, window: int, m: Metrics, nouns: Nouns) -> Html:
         return message("There are no predictions: the test data are empty.")
     rows = by_length(found.wrong, found.offsets)
     panels = [length_figure(rows, m, nouns)]
-    tables = [length_table(rows, nouns)]
+    tables = [length_table(rows, m, nouns)]
     if found.seen is not None:
         seen = by_frequency(found.wrong, found.seen, found.offsets)
         panels.append(frequency_figure(seen, window, m, nouns))
-        tables.append(frequency_table(seen, window, nouns))
+        tables.append(frequency_table(seen, window, m, nouns))
     opening = lead(
         f"The share of wrong {plural(nouns.label)} with intervals of 95%, which allow for the {plural(nouns.token)} "
         f"of one {nouns.sequence} going wrong together. The dashed line is the error of all."
@@ -58,10 +58,15 @@ def span(low: int, high: int | None) -> str:
     return number(low) if low == high else f"{number(low)}–{number(high)}"
 
 
+def wrong_tokens(m: Metrics, nouns: Nouns) -> str:
+    """What these data call the share of tokens with a wrong label, which is what is drawn here."""
+    return nouns.called(headline.measure_in(m))[headline.TOKEN]
+
+
 def length_figure(rows: list[dict[str, Any]], m: Metrics, nouns: Nouns) -> Html:
     title, drawn = f"By length of the {nouns.sequence}", ranges(rows, [span(r["low"], r["high"]) for r in rows])
     ways = {"whole": m.get("token_error"), "note_name": plural(nouns.token)}
-    chart = charts.range_chart("by-length", title, f"{nouns.label} error", drawn, **ways)
+    chart = charts.range_chart("by-length", title, wrong_tokens(m, nouns), drawn, **ways)
     return figure(title, chart, f"{plural(nouns.token)} in a {nouns.sequence}, error, and how many there are")
 
 
@@ -75,7 +80,7 @@ def seen_words(row: dict[str, Any]) -> str:
 def frequency_figure(rows: list[dict[str, Any]], window: int, m: Metrics, nouns: Nouns) -> Html:
     title, drawn = "By frequency of the input", ranges(rows, [seen_words(r) for r in rows])
     ways = {"whole": m.get("token_error"), "note_name": plural(nouns.token)}
-    chart = charts.range_chart("by-frequency", title, f"{nouns.label} error", drawn, **ways)
+    chart = charts.range_chart("by-frequency", title, wrong_tokens(m, nouns), drawn, **ways)
     return figure(title, chart, f"how often the {nouns.token}{WIDTHS[window]} stood in the training data")
 
 
@@ -83,9 +88,9 @@ def interval(row: dict[str, Any], key: str) -> str:
     return f"{percent(row[f'{key}_low'])}–{percent(row[f'{key}_high'])}"
 
 
-def length_table(rows: list[dict[str, Any]], nouns: Nouns) -> Html:
-    heads = (capital(plural(nouns.token)), capital(plural(nouns.sequence)), "Errors", f"{capital(nouns.label)} error",
-             "95%", f"{capital(nouns.sequence)} error", "95%")  # fmt: skip
+def length_table(rows: list[dict[str, Any]], m: Metrics, nouns: Nouns) -> Html:
+    heads = (capital(plural(nouns.token)), capital(plural(nouns.sequence)), "Errors", capital(wrong_tokens(m, nouns)),
+             "95%", f"{capital(plural(nouns.sequence))} with one", "95%")  # fmt: skip
     cells = [
         (span(r["low"], r["high"]), number(r["sequences"]), number(r["errors"]), percent(r["error"]),
          interval(r, "error"), percent(r["sequence_error"]), interval(r, "sequence_error"))
@@ -94,8 +99,8 @@ def length_table(rows: list[dict[str, Any]], nouns: Nouns) -> Html:
     return table(f"By length of the {nouns.sequence}", heads, cells, range(1, 7), "stack")
 
 
-def frequency_table(rows: list[dict[str, Any]], window: int, nouns: Nouns) -> Html:
-    heads = ("Seen in training", capital(plural(nouns.token)), "Errors", f"{capital(nouns.label)} error", "95%")
+def frequency_table(rows: list[dict[str, Any]], window: int, m: Metrics, nouns: Nouns) -> Html:
+    heads = ("Seen in training", capital(plural(nouns.token)), "Errors", capital(wrong_tokens(m, nouns)), "95%")
     cells = [
         (seen_words(r), number(r["tokens"]), number(r["errors"]), percent(r["error"]), interval(r, "error"))
         for r in rows

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from engine.measures import EDIT_ERROR
 from engine.monitor import STOP_REASONS
-from tasks import charts
+from tasks import charts, headline
 from tasks.page import (
     MISSING,
     Html,
@@ -24,6 +25,7 @@ from tasks.page import (
     short,
     tag,
 )
+from tasks.report.second_looks import newness
 from tasks.report.words import Metrics, Nouns
 
 SOLVERS = {
@@ -38,8 +40,9 @@ SOLVERS = {
 def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
     """What was trained, what became of it, on what, and how it ended."""
     sizes = [count(m.get(f"{split}_sequences") or 0, nouns.sequence) for split in ("train", "test")]
-    what = f"A sparse conditional random field, trained on {sizes[0]}, tested on {sizes[1]} it had not seen."
-    end = stop_words(m.get("stop_reason") or meta.get("stop_reason"), m.get("iterations"))
+    what = f"A sparse conditional random field, trained on {sizes[0]}, tested on {sizes[1]} {newness(m, nouns)}"
+    reason = m.get("stop_reason") or meta.get("stop_reason")
+    end = stop_words(reason, m.get("iterations"), m.get("path_iterations"), m.get("best_iteration"))
     told = (
         ("Solver", SOLVERS.get(meta.get("solver"), meta.get("solver") or MISSING)),
         ("Penalty", penalty_words(meta.get("penalty") or {})),
@@ -50,11 +53,14 @@ def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nou
     return join([eyebrow, tag("h1", title), badge, lead(f"{what} {end}"), facts(told)])
 
 
-def stop_words(reason: str | None, iterations: int | None) -> str:
-    """The stop reason as a sentence; one that we do not know is shown as it is."""
+def stop_words(reason: str | None, iterations: int | None, searched: int | None = None, best: int | None = None) -> str:
+    """The stop reason as a sentence; one that we do not know is shown as it is. `searched`: iterations of a search for
+    the penalties before it; `best`: the iteration whose model was kept, where the development data chose it."""
     after = f" after {count(iterations, 'iteration')}" if iterations is not None else ""
+    after += f", and {number(searched)} in the search for the penalties before" if searched else ""
     why = STOP_REASONS.get(reason or "", (reason or "no reason was recorded").replace("_", " "))
-    return f"Training stopped{after}: {why}."
+    kept = "" if best is None else f" The model is that of iteration {number(best)}, the best on the development data."
+    return f"Training stopped{after}: {why}.{kept}"
 
 
 def penalty_words(penalty: dict[str, float]) -> str:
@@ -74,11 +80,19 @@ def results(m: Metrics, nouns: Nouns) -> Html:
 
 
 def error_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
-    kinds = ((nouns.label, "token", nouns.token), (nouns.sequence, "sequence", nouns.sequence))
-    for name, key, counted in kinds:
+    """What the task is judged by first, with its interval; errors of tokens and sequences beside it."""
+    measure = headline.measure_in(m)
+    called, between = nouns.called(measure), headline.between(m, measure)
+    if measure == headline.ENTITIES:
+        parts = f"precision {percent(m.get('precision'))}, recall {percent(m.get('recall'))}"
+        yield card(capital(called[measure]), percent(m.get(measure)), parts, between)
+    elif measure == EDIT_ERROR:
+        meaning = f"edits for each {nouns.label} that is right"
+        yield card(capital(called[measure]), percent(m.get(measure)), meaning, between)
+    for key, counted in (("token", nouns.token), ("sequence", nouns.sequence)):
         rate, total = m.get(f"{key}_error"), m.get(f"test_{key}s") or 0
         note = None if rate is None else f"{number(round(rate * total))} of {count(total, counted)} wrong"
-        yield card(f"{capital(name)} error", percent(rate), note)
+        yield card(capital(called[f"{key}_error"]), percent(rate), note, between if f"{key}_error" == measure else None)
 
 
 def loss_card(m: Metrics, nouns: Nouns) -> Html:
@@ -107,10 +121,7 @@ def size_card(m: Metrics, nouns: Nouns) -> Html:
 
 
 def quality_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
-    """What only some runs have: F1 of entities, and what is lost against the truth or a reference."""
-    if m.get("f1") is not None:
-        notes = (f"precision {percent(m.get('precision'))}", f"recall {percent(m.get('recall'))}")
-        yield card("F1 of entities", percent(m["f1"]), *notes)
+    """What only some runs have: what is lost against the truth or a reference."""
     if m.get("excess_log_loss") is not None:
         above = f"nats per {nouns.token} above the reference"
         yield card("Excess log-loss", number(m["excess_log_loss"]), above)

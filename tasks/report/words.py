@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tasks import headline
 from tasks.page import Html, escape, join, tag
 
 Trace = list[dict[str, Any]]
@@ -17,6 +18,10 @@ class Nouns(NamedTuple):
     token: str = "token"
     label: str = "label"
     sequence: str = "sequence"
+
+    def called(self, measure: str) -> dict[str, str]:
+        """What each measure is called where the task is judged by `measure`."""
+        return headline.names(measure, self._asdict())
 
 
 class Tagged(NamedTuple):

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from tasks.store import SET_MARK
+
 # Called once for each pass over the data. A block holds whole sequences; `sequence` numbers on through the blocks.
 Blocks = Callable[[], Iterable[pl.DataFrame]]
 
@@ -18,18 +20,26 @@ class Corpus:
     nouns: dict[str, str]
     truth: dict | None = None
     notes: dict = field(default_factory=dict)
+    measure: dict | None = None  # what the data are judged by, as `engine.measures.measure_of` takes it
+    reading: dict | None = None  # how its files are read, for the model to do the same; see tasks.own_format
 
     def whole(self, part: str) -> pl.DataFrame:
         """All tokens of a part in one table, for what is small."""
         return pl.concat(self.parts[part]())
 
     def info(self) -> dict:
-        return {"source": self.source, "nouns": self.nouns, "truth": self.truth}
+        names = ("source", "nouns", "truth", "measure", "reading")
+        return {name: getattr(self, name) for name in names}
 
 
 def in_one_block(tokens: pl.DataFrame) -> Blocks:
     """A part that is in memory as a whole."""
     return lambda: [tokens]
+
+
+def not_known() -> pl.Expr:
+    """Whether the label of a token is unknown, or a set of labels."""
+    return pl.col("label").eq("") | pl.col("label").str.contains(SET_MARK, literal=True)
 
 
 def input_columns(tokens: pl.DataFrame) -> list[str]:

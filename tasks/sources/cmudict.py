@@ -13,12 +13,15 @@ import polars as pl
 
 from engine.align import Words, align
 from engine.errors import EspalierError
+from engine.measures import EDIT_ERROR
 from tasks.params import Ingest
 from tasks.sources import Corpus, in_one_block
 
 NOUNS = {"token": "letter", "label": "phoneme", "sequence": "word"}
 SPELLING = re.compile(r"[a-z]+")
 SILENT, JOIN = "_", "+"
+# A letter's label is a piece of the pronunciation: what counts is the string that the pieces make.
+MEASURE = {"name": EDIT_ERROR, "silent": SILENT, "join": JOIN}
 
 
 def dictionary_path() -> Path:
@@ -76,4 +79,4 @@ def read(root: Path, options: Ingest) -> Corpus:
         }
     ).with_columns(pl.col("sequence").rle_id().cast(pl.Int32))
     notes = {"words": len(words), "aligned": int(alignment.aligned.sum())}
-    return Corpus({"train": in_one_block(tokens)}, "cmudict", NOUNS, notes=notes)
+    return Corpus({"train": in_one_block(tokens)}, "cmudict", NOUNS, notes=notes, measure=MEASURE)

@@ -8,9 +8,9 @@ import polars as pl
 
 from engine.errors import EspalierError
 from tasks import formats
-from tasks.formats import Reading
+from tasks.formats import Reading, schemes
 from tasks.params import Ingest
-from tasks.sources import Blocks, Corpus
+from tasks.sources import Blocks, Corpus, not_known
 
 NOUNS = {"token": "token", "label": "label", "sequence": "sequence"}
 PEEK = 1000  # tokens read beforehand, to know how many input columns there are
@@ -45,24 +45,37 @@ def read(root: Path, options: Ingest) -> Corpus:
     def part(split: str, paths: list[Path], how: Reading) -> Blocks:
         def blocks() -> Iterator[pl.DataFrame]:
             notes: dict[str, int] = {}
-            yield from formats.read_blocks(paths, how, split != "unlabelled", notes=notes)
+            for block in formats.read_located(paths, how, split != "unlabelled", notes=notes):
+                if split in ("dev", "test"):
+                    _check_known(block, split, paths, how)
+                yield block.drop("file", "line")
             counted[split] = Counter(notes)  # of the last pass, not of all of them
             corpus.notes = dict(sum(counted.values(), Counter()))
 
         return blocks
 
     corpus.parts["train"] = part("train", paths, reading(options))
-    inputs = None
+    inputs = _inputs(paths, reading(options))
+    corpus.reading = _for_the_model(paths, name, options, inputs)
     if options.more:
-        inputs = _inputs(paths, reading(options))
         added = [path for pattern in options.more for path in formats.expand(root, pattern)]
         corpus.parts["more"] = part("more", _apart(paths, added), reading(options, inputs))
     for split in ("dev", "test", "unlabelled"):
         path = getattr(options, f"{split}_path")
         if path:
-            inputs = inputs or _inputs(paths, reading(options))
             corpus.parts[split] = part(split, formats.expand(root, path), reading(options, inputs))
     return corpus
+
+
+def _for_the_model(paths: list[Path], name: str, options: Ingest, inputs: int) -> dict:
+    """What a model is told of its files, as `tasks.own_format` reads it."""
+    how, scheme = reading(options), None
+    if options.scheme:
+        scheme = schemes.name_of(options.scheme_from) if options.scheme_from else formats.scheme_of(paths, how)
+        scheme = None if scheme == schemes.name_of(options.scheme) else scheme
+    names = ("separator", "comment", "docstart", "label_column", "columns", "label", "sequence", "unknown")
+    told = {key: getattr(how, key) for key in names} | {"format": name, "inputs": inputs, "scheme": scheme}
+    return told | {"columns": list(how.columns) if how.columns else None}
 
 
 def _apart(paths: list[Path], added: list[Path]) -> list[Path]:
@@ -73,6 +86,20 @@ def _apart(paths: list[Path], added: list[Path]) -> list[Path]:
             raise EspalierError(f"{path}: ingest.path or ingest.more names this file twice; name it once")
         seen.add(path.resolve())
     return added
+
+
+def _check_known(block: pl.DataFrame, split: str, paths: list[Path], how: Reading) -> None:
+    """Refuse a label that is not known in a part to measure on, with its place and the parameter that says so."""
+    odd = block.filter(not_known()).head(1)
+    if odd.is_empty():
+        return
+    path, label = paths[odd["file"][0]], odd["label"][0]
+    what, name = (f"{how.unknown!r}, unknown", "unknown") if label == "" else ("a set of labels", "set_separator")
+    place = formats.place(path, odd["line"][0], how)
+    raise EspalierError(
+        f"{place}: the label is {what} by ingest.{name}, and errors cannot be counted on it in the {split} part; "
+        f"label it, move the sequence to the training data, or set ingest.{name}: null if that is a label"
+    )
 
 
 def _inputs(paths: list[Path], how: Reading) -> int:

@@ -58,9 +58,8 @@ def tokens_of(model: dict, states: np.ndarray, symbols: np.ndarray) -> pl.DataFr
 
 def read(root, options: Ingest) -> Corpus:
     """Parts drawn independently: the inputs are few and repeat, so that a split by input would bias them."""
-    model, total = truth(), options.limit or DEFAULT_SEQUENCES
-    shares = {"dev": options.dev_share, "test": options.test_share, "unlabelled": options.unlabelled_share}
-    sizes = {name: round(total * share) for name, share in shares.items()}
+    model, total = truth(), options.most() or DEFAULT_SEQUENCES
+    sizes = {name: round(total * options.share(name)) for name in ("dev", "test", "unlabelled")}
     sizes["train"] = max(0, total - sum(sizes.values()))
     parts = {
         name: in_one_block(tokens_of(model, *draw(model, sizes[name], [options.seed, index])))

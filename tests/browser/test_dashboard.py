@@ -1,13 +1,13 @@
 """The dashboard as a person sees it: a run, its steps, and what it found."""
 
 import pytest
-from small_project import Background, ask, eventually, run_python, write_project
+from small_project import Background, ask, eventually, own_port, run_python, write_project
 
 from flows.pipeline import STEPS
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-SECONDS = 30_000  # of patience with a page, in milliseconds
-DASHBOARD = "from pathlib import Path; from flows.serve import dashboard; dashboard(Path('.'))"
+SECONDS = 90_000  # of patience with a page, in milliseconds
+DASHBOARD = "from pathlib import Path; from flows.serve import dashboard; dashboard(Path('.'), {})"
 RUN = "from pathlib import Path; from flows.run import run_flow; run_flow(Path('.'))"
 
 
@@ -15,16 +15,47 @@ RUN = "from pathlib import Path; from flows.run import run_flow; run_flow(Path('
 def dashboard(chromium_path, tmp_path_factory):
     """The dashboard of a project that has run once."""
     project = write_project(tmp_path_factory.mktemp("dashboard") / "project")
-    with Background("-c", DASHBOARD, cwd=project) as process:
-        process.url = process.wait_for("dashboard:", 100).split()[-1]
+    with Background("-c", DASHBOARD.format(own_port()), cwd=project) as process:
+        process.url = process.wait_for("dashboard:", 300).split()[-1]
         process.project = project
-        done = run_python("-c", RUN, cwd=project, timeout=100)
+        process.password = process.wait_for("the page asks for a password:", 300).split()[-1]
+        done = run_python("-c", RUN, cwd=project, timeout=400)
         assert done.returncode == 0, done.stderr
-        api = f"{process.url}/api"
-        (process.run,) = ask(api, "/flow_runs/filter", {})
+        (process.run,) = ask(project, "/flow_runs/filter", {})
         completed = {"task_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}}
-        eventually(lambda: ask(api, "/task_runs/count", completed) == len(STEPS), 20)
+        eventually(lambda: ask(project, "/task_runs/count", completed) == len(STEPS), 300)
         yield process
+
+
+@pytest.fixture
+def logged_in(watch, dashboard):
+    """Opens a page in a browser that knows the password, as after a first visit."""
+
+    def open_page():
+        watched = watch()
+        watched.page.add_init_script(f"localStorage.setItem('prefect-password', btoa('{dashboard.password}'))")
+        return watched
+
+    return open_page
+
+
+def test_the_page_asks_for_the_password_and_lets_in_who_knows_it(dashboard, watch, picture):
+    watched = watch()
+    page = watched.page
+    page.goto(dashboard.url)
+    field = page.get_by_placeholder("admin:pass")
+    field.wait_for(timeout=SECONDS)
+    assert dashboard.run["name"] not in page.inner_text("body")
+    picture(page, "dashboard-login")
+    field.fill("espalier:wrong")
+    page.get_by_role("button", name="Login").click()
+    page.get_by_text("Authentication failed").first.wait_for(timeout=SECONDS)
+    field.fill(dashboard.password)
+    page.get_by_role("button", name="Login").click()
+    page.wait_for_function(r"/Flow Runs\s+1\s+total/.test(document.body.innerText)", timeout=SECONDS)
+    page.reload()
+    page.wait_for_function(r"/Flow Runs\s+1\s+total/.test(document.body.innerText)", timeout=SECONDS)
+    assert elsewhere(watched, dashboard.url) == []
 
 
 def elsewhere(watched, url: str) -> list[str]:
@@ -33,8 +64,8 @@ def elsewhere(watched, url: str) -> list[str]:
     return [request for request in watched.requests if not request.startswith(own)]
 
 
-def test_the_first_page_counts_the_run_and_calls_nobody_else(dashboard, watch, picture):
-    watched = watch()
+def test_the_first_page_counts_the_run_and_calls_nobody_else(dashboard, logged_in, picture):
+    watched = logged_in()
     watched.page.goto(dashboard.url)
     for text in (r"Flow Runs\s+1\s+total", rf"Task Runs\s+{len(STEPS)}\s+{len(STEPS)}\s+Completed"):
         watched.page.wait_for_function(f"/{text}/.test(document.body.innerText)", timeout=SECONDS)
@@ -42,8 +73,8 @@ def test_the_first_page_counts_the_run_and_calls_nobody_else(dashboard, watch, p
     assert elsewhere(watched, dashboard.url) == []
 
 
-def test_the_run_is_shown_as_completed_with_its_steps(dashboard, watch, picture):
-    watched = watch()
+def test_the_run_is_shown_as_completed_with_its_steps(dashboard, logged_in, picture):
+    watched = logged_in()
     page = watched.page
     page.goto(f"{dashboard.url}/runs/flow-run/{dashboard.run['id']}")
     page.get_by_text(dashboard.run["name"]).first.wait_for(timeout=SECONDS)
@@ -59,8 +90,8 @@ def test_the_run_is_shown_as_completed_with_its_steps(dashboard, watch, picture)
     assert elsewhere(watched, dashboard.url) == []
 
 
-def test_the_artefacts_of_the_run_are_listed(dashboard, watch, picture):
-    page = watch().page
+def test_the_artefacts_of_the_run_are_listed(dashboard, logged_in, picture):
+    page = logged_in().page
     page.goto(f"{dashboard.url}/artifacts")
     for name in ("cost-plan", "training", "metrics", "report", "decision", "progress-train"):
         page.get_by_text(name, exact=True).first.wait_for(timeout=SECONDS)
@@ -78,9 +109,9 @@ def test_the_artefacts_of_the_run_are_listed(dashboard, watch, picture):
         ("training", ["development error", "active weights", "2,150.11"]),
     ],
 )
-def test_an_artefact_is_readable(dashboard, watch, picture, key, texts):
-    (artefact,) = ask(f"{dashboard.url}/api", "/artifacts/filter", {"artifacts": {"key": {"any_": [key]}}})
-    page = watch().page
+def test_an_artefact_is_readable(dashboard, logged_in, picture, key, texts):
+    (artefact,) = ask(dashboard.project, "/artifacts/filter", {"artifacts": {"key": {"any_": [key]}}})
+    page = logged_in().page
     page.goto(f"{dashboard.url}/artifacts/artifact/{artefact['id']}")
     for text in texts:
         page.get_by_text(text).first.wait_for(timeout=SECONDS)

@@ -36,7 +36,7 @@ print(digest.hexdigest())
 def test_the_same_bytes_compiled_and_from_the_cache(tmp_path):
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     found = [
-        subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300)
+        subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=400)
         for _ in range(2)
     ]
     assert [done.returncode for done in found] == [0, 0], found[0].stderr + found[1].stderr

@@ -215,3 +215,22 @@ def test_every_macro_in_python(tmp_path, monkeypatch):
 def test_bins_of_a_column_that_is_not_there():
     with pytest.raises(EspalierError, match=r"template `U:%q\[0,1,2\]` points at column 1, the data has column 0"):
         CRF(["U:%q[0,1,2]"]).fit(X, Y)
+
+
+def test_more_labels_than_their_pairs_can_be_scored_are_refused_at_once():
+    labels = [f"L{i}" for i in range(200_000)]
+    with pytest.raises(EspalierError, match="200,000 different labels, expected at most 8,192"):
+        CRF().fit([["a"] * len(labels)], [labels])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "labels", "expected"),
+    [
+        (["a", "b\ud800"], ["X", "Y"], r"the token 'b\\ud800' at position 1 of sequence 1 holds half a character"),
+        (["a", "b"], ["\udfff", "Y"], r"the label '\\udfff' at position 0 of sequence 1 holds half a character"),
+        (["a", "b"], ["X", {"Y", "\udfff"}], "the label .* at position 1 of sequence 1 holds half a character"),
+    ],
+)
+def test_half_a_character_is_refused_with_its_place(tokens, labels, expected):
+    with pytest.raises(EspalierError, match=expected):
+        CRF().fit([["a", "b"], tokens], [["X", "Y"], labels])

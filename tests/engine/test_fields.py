@@ -74,3 +74,11 @@ def test_lines_come_back_with_a_label_behind(sequences, separator, closed):
     at = iter(labels[code] for code in codes)
     rows = ["".join(f"{word}{separator}x{separator}{next(at)}\n" for word in row) for row in sequences]
     assert fields.with_labels(found, labels, codes, separator).decode() == "\n".join(rows) + ("\n" if closed else "")
+
+
+def test_one_wide_line_among_many_short_ones_does_not_make_a_wide_table():
+    """A million columns by a million lines would be 16 TB of places."""
+    data = b"a " * 1_000_000 + b"\n" + b"\n" * 1_000_000
+    assert fields.cut(data, "some.conll").begin.shape == (1, 1_000_000)
+    with pytest.raises(EspalierError, match="line 2 of some.conll has 1 column, the lines before it 1000000"):
+        fields.cut(b"a " * 1_000_000 + b"\n" + b"b\n" * 1_000_000, "some.conll")

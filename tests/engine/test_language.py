@@ -132,6 +132,8 @@ def test_files_of_lists():
         (["U:%t[0,0,3]"], 'expected %t[row,col,"regexp"]'),
         (['U:%m[0,0,"a]'], 'expected %m[row,col,"regexp"]'),
         (['U:%t[0,0,"a**"]'], "has `a**` in %t: a * with nothing to repeat before it; write \\* for itself"),
+        (['U:%t[0,0,"' + ".*" * 251 + '"]'], "in %t: the expression has 502 bytes, expected at most 500"),
+        (["U:%x[" + " " * 50_000 + "x"], "has 50,006 characters, expected at most 10,000"),
         (["U:%p[0,0]"], "expected %p[row,col,n]"),
         (["U:%s[0,0,0]"], "says 0 in %s, expected 1 to 99"),
         (["U:%g[0,0,3,33]"], "says 33 in %g, expected 1 to 32"),

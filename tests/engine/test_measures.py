@@ -1,42 +1,23 @@
-"""Error rates, chunk scores, calibration and the paired bootstrap."""
+"""Error rates, what a task is judged by, calibration and intervals by resampling."""
 
 import math
+import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import conlleval as reference
-from seqeval.metrics import f1_score, precision_score, recall_score
+from reference import conlleval, edits
+from reference.label_bootstrap import noisy
 
-from engine import measures
+from engine import measures, spans
 from engine.errors import EspalierError
 
 EXACT = 1e-12  # ratios of small whole numbers
 SAMPLING = 0.15  # relative; the width of an interval from 2,000 resamples scatters by a few per cent
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
-IOB = ["O", "B-A", "I-A", "B-B", "I-B", "B-A-x", "I-A-x"]
-
-
-@st.composite
-def tagged(draw, tags=tuple(IOB)):
-    """Gold and predicted tags of the same sequences; any tag may follow any other."""
-    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
-
-    def columns():
-        return [[draw(st.sampled_from(tags)) for _ in range(n)] for n in lengths]
-
-    return columns(), columns()
-
-
-def flat(sequences):
-    return [tag for tags in sequences for tag in tags]
-
-
-def offsets_of(sequences):
-    return np.concatenate([[0], np.cumsum([len(s) for s in sequences])]).astype(np.int64)
-
+CHUNKS = ("O", "B-A", "I-A", "B-B", "I-B")
 
 # ---- error rates
 
@@ -58,72 +39,6 @@ def test_no_error_and_nothing_but_errors():
         measures.token_error(labels, 1 - labels),
         measures.sequence_error(labels, 1 - labels, offsets),
     ) == (1, 1)
-
-
-# ---- chunks
-
-
-@EXAMPLES
-@given(tagged())
-@pytest.mark.nojit
-def test_chunks_are_those_of_conlleval(columns):
-    gold, _ = columns
-    found = measures.chunks(flat(gold), offsets_of(gold))
-    base = offsets_of(gold)
-    expected = {
-        (n, base[n] + first, base[n] + last + 1, kind)
-        for n, tags in enumerate(gold)
-        for first, last, kind in reference.chunks(tags)
-    }
-    assert set(found) == expected
-    assert len(found) == len(expected)
-
-
-@EXAMPLES
-@given(tagged())
-@pytest.mark.nojit
-def test_scores_are_those_of_conlleval(columns):
-    gold, predicted = columns
-    overall, by_kind = measures.conlleval(flat(gold), flat(predicted), offsets_of(gold))
-    counts = reference.counts(gold, predicted)
-    assert set(by_kind) == set(counts)
-    rows = [(overall, reference.overall(gold, predicted)), *((by_kind[kind], counts[kind]) for kind in counts)]
-    for mine, count in rows:
-        assert (mine["gold"], mine["predicted"], mine["correct"]) == count
-        scores = mine["precision"], mine["recall"], mine["f1"]
-        assert scores == pytest.approx(reference.scores(count), abs=EXACT)
-
-
-@EXAMPLES
-@given(tagged(("O", "B-A", "I-A", "B-B", "I-B")))
-def test_scores_are_those_of_seqeval(columns):
-    """seqeval's default mode follows conlleval for IOB tags with simple types."""
-    gold, predicted = columns
-    mine, _ = measures.conlleval(flat(gold), flat(predicted), offsets_of(gold))
-    for key, score in (("precision", precision_score), ("recall", recall_score), ("f1", f1_score)):
-        assert mine[key] == pytest.approx(score(gold, predicted, zero_division=0), abs=EXACT)
-
-
-def test_a_chunk_does_not_cross_the_end_of_a_sequence():
-    offsets = np.array([0, 2, 4])
-    found = measures.chunks(["O", "B-A", "I-A", "O"], offsets)
-    assert [tuple(c) for c in found] == [(0, 1, 2, "A"), (1, 2, 3, "A")]
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["O", "B-A", "I-A"], True),
-        (["I-A"], True),
-        (["O"], False),
-        (["NN", "O"], False),
-        (["O", "B"], False),
-        (["O", "S-A"], False),
-        ([], False),
-    ],
-)
-def test_only_iob_labels_make_chunks(labels, expected):
-    assert measures.is_chunk_scheme(labels) is expected
 
 
 # ---- calibration
@@ -167,7 +82,79 @@ def test_calibration_by_hand():
     assert error == pytest.approx(0.25 * 0.45 + 0.75 * abs(2.9 / 3 - 2 / 3))
 
 
-# ---- paired bootstrap
+# ---- what a task is judged by
+
+
+KINDS = ("O", "B-A", "I-A", "E-A", "S-A", "B-B", "L-B", "U-B")
+SOUNDS = ("_", "K", "S", "AH", "K+S", "AH+K")
+
+
+@st.composite
+def labelled(draw, labels):
+    """Right and predicted labels of the same sequences."""
+    pairs = st.lists(st.tuples(st.sampled_from(labels), st.sampled_from(labels)), min_size=1, max_size=7)
+    return [tuple(map(list, zip(*one, strict=True))) for one in draw(st.lists(pairs, min_size=1, max_size=6))]
+
+
+def columns_of(sequences):
+    """Both sides flat, and where sequences begin."""
+    sides = ([label for one in sequences for label in one[side]] for side in (0, 1))
+    return (*sides, np.cumsum([0, *(len(gold) for gold, _ in sequences)]))
+
+
+@EXAMPLES
+@given(labelled(SOUNDS))
+def test_edits_are_those_of_the_whole_table(sequences):
+    measure = measures.measure_of({"name": "edit_error", "silent": "_", "join": "+"}, SOUNDS)
+    counts = measure.counts(*columns_of(sequences))
+    strings = [[edits.symbols(labels, "_", "+") for labels in one] for one in sequences]
+    assert counts.over.tolist() == [edits.distance(gold, said) for gold, said in strings]
+    assert counts.under.tolist() == [len(gold) for gold, _ in strings]
+
+
+@settings(deadline=None, derandomize=True, max_examples=20)
+@given(labelled(SOUNDS))
+@pytest.mark.nojit
+def test_edits_without_a_compiler(sequences):
+    gold, said, offsets = columns_of(sequences)
+    counts = measures.edit_counts(gold, said, offsets, "_", "+")
+    expected = [edits.distance(*(edits.symbols(side, "_", "+") for side in one)) for one in sequences]
+    assert counts.over.tolist() == expected
+
+
+def test_a_string_shifted_by_one_letter_is_one_edit_and_many_wrong_letters():
+    gold, said, offsets = ["_", "K", "AH", "S"], ["K", "AH", "S", "_"], np.array([0, 4])
+    assert measures.token_counts(gold, said, offsets).value == 1.0
+    assert measures.edit_counts(gold, said, offsets, "_", "+").value == 0.0
+    assert measures.edit_counts(["K+S", "_"], ["K", "AH"], np.array([0, 2]), "_", "+").value == 0.5
+
+
+@EXAMPLES
+@given(labelled(KINDS))
+def test_entity_counts_make_the_f1_of_scores(sequences):
+    columns = columns_of(sequences)
+    counts = measures.F1.counts(*columns)
+    assert counts.value == pytest.approx(spans.scores(*columns)[0]["f1"], abs=EXACT)
+    each = [spans.scores(*one, np.array([0, len(one[0])]))[0] for one in sequences]
+    assert counts.over.tolist() == [2 * row["correct"] for row in each]
+    assert counts.under.tolist() == [row["gold"] + row["predicted"] for row in each]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [(["O", "B-A", "I-A"], "f1"), (["O", "B-A", "E-A", "S-A"], "f1"), (["U-A", "L-A", "B-A"], "f1"),
+     (["NN", "O"], "token_error"), (["O"], "token_error")],
+)  # fmt: skip
+def test_labels_that_mark_entities_are_judged_by_f1_in_every_scheme(labels, expected):
+    assert measures.measure_of(None, labels).name == expected
+
+
+def test_a_measure_that_is_not_known_is_refused():
+    with pytest.raises(EspalierError, match="their measure is 'bleu': expected edit_error"):
+        measures.measure_of({"name": "bleu"}, [])
+
+
+# ---- intervals
 
 
 def errors(seed, n=400):
@@ -175,15 +162,17 @@ def errors(seed, n=400):
     sizes = rng.integers(1, 12, n)
     champion = rng.binomial(sizes, 0.2)
     challenger = np.clip(champion + rng.integers(-1, 2, n), 0, sizes)
-    return champion, challenger, sizes
+    return counts(champion, sizes), counts(challenger, sizes)
+
+
+def counts(over, under):
+    return measures.Counts(np.asarray(over, float), np.asarray(under, float))
 
 
 @pytest.mark.nojit
 def test_identical_predictions_differ_by_nothing():
-    champion, _, sizes = errors(1, n=20)
-    found = measures.paired_bootstrap(champion, champion, sizes, rounds=50)
-    assert found.low <= 0.0 <= found.high
-    assert tuple(found) == (0.0, 0.0, 0.0)
+    champion, _ = errors(1, n=20)
+    assert tuple(measures.paired_bootstrap(champion, champion, rounds=50)) == (0.0, 0.0, 0.0)
 
 
 def test_the_bootstrap_is_deterministic():
@@ -193,28 +182,28 @@ def test_the_bootstrap_is_deterministic():
 
 
 def test_the_difference_is_challenger_minus_champion_per_position():
-    found = measures.paired_bootstrap([1, 2], [0, 0], [5, 5])
-    assert found.difference == pytest.approx(-0.3)
-    assert found.low <= found.difference <= found.high <= 0.0
+    found = measures.paired_bootstrap(counts([1, 2], [5, 5]), counts([0, 0], [5, 5]))
+    assert found.value == pytest.approx(-0.3)
+    assert found.low <= found.value <= found.high <= 0.0
 
 
 def test_the_interval_has_the_width_that_theory_says():
     """Ratio estimator: variance of sum(d - r * size) over (sum of sizes) squared; 1.96 errors each way."""
-    champion, challenger, sizes = errors(5)
-    found = measures.paired_bootstrap(champion, challenger, sizes, level=0.95, rounds=2000)
-    residual = (challenger - champion) - found.difference * sizes
+    champion, challenger = errors(5)
+    found = measures.paired_bootstrap(champion, challenger, level=0.95, rounds=2000)
+    sizes = champion.under
+    residual = (challenger.over - champion.over) - found.value * sizes
     error = math.sqrt(len(sizes) * residual.var()) / sizes.sum()
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=SAMPLING)
-    assert found.low < found.difference < found.high
+    assert found.low < found.value < found.high
 
 
 def test_pairing_matters():
     """The challenger is better by one position in every sequence, easy or hard: there is no doubt."""
     rng = np.random.default_rng(6)
-    sizes = np.full(200, 20)
-    champion = rng.integers(1, 20, 200)
-    found = measures.paired_bootstrap(champion, champion - 1, sizes)
-    assert found.low == found.high == pytest.approx(-0.05)
+    sizes, champion = np.full(200, 20), rng.integers(1, 20, 200)
+    found = measures.paired_bootstrap(counts(champion, sizes), counts(champion - 1, sizes))
+    assert found.low == pytest.approx(-0.05) and found.high == pytest.approx(-0.05)
 
 
 def test_a_higher_level_is_a_wider_interval():
@@ -223,8 +212,36 @@ def test_a_higher_level_is_a_wider_interval():
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_intervals_of_f1_are_those_of_resampling_the_obvious_way(seed):
+    """The same draws, the sequences joined and scored anew each time."""
+    source = random.Random(seed)
+    gold = [[source.choice(CHUNKS) for _ in range(source.randint(1, 6))] for _ in range(30)]
+    champion, challenger = noisy(gold, CHUNKS, 0.2, seed + 2), noisy(gold, CHUNKS, 0.4, seed + 3)
+    offsets = np.cumsum([0, *map(len, gold)])
+    before, after = (measures.F1.counts(sum(gold, []), sum(said, []), offsets) for said in (champion, challenger))
+    numbers = np.random.default_rng(seed)
+    draws = [row for _ in range(2) for row in numbers.integers(0, len(gold), (50, len(gold)))]
+
+    def value(said, draw):
+        return conlleval.scores(conlleval.overall([gold[i] for i in draw], [said[i] for i in draw]))[2]
+
+    values = [value(challenger, draw) for draw in draws]
+    differences = [value(challenger, draw) - value(champion, draw) for draw in draws]
+    everyone = range(len(gold))
+    whole = value(challenger, everyone), value(challenger, everyone) - value(champion, everyone)
+    found = measures.bootstrap(after, 0.8, 100, seed), measures.paired_bootstrap(before, after, 0.8, 100, seed)
+    for mine, expected, resampled in zip(found, whole, (values, differences), strict=True):
+        assert tuple(mine) == pytest.approx((expected, *np.quantile(resampled, [0.1, 0.9])), abs=EXACT)
+
+
+def test_nothing_to_find_is_an_f1_of_nothing():
+    nothing = measures.F1.counts(["O", "O"], ["O", "O"], np.array([0, 1, 2]))
+    assert tuple(measures.bootstrap(nothing, rounds=50)) == (0.0, 0.0, 0.0)
+
+
 def test_columns_of_different_length_are_refused():
-    with pytest.raises(EspalierError, match="2, 1 and 2 values: expected the same number, at least one"):
-        measures.paired_bootstrap([1, 2], [1], [1, 1])
+    with pytest.raises(EspalierError, match="columns of 2, 2, 1, 1 values: expected the same number, at least one"):
+        measures.paired_bootstrap(counts([1, 2], [1, 1]), counts([1], [1]))
     with pytest.raises(EspalierError, match="at least one"):
-        measures.paired_bootstrap([], [], [])
+        measures.bootstrap(counts([], []))

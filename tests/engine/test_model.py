@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import zipfile
@@ -167,6 +168,18 @@ def test_a_failed_save_leaves_the_old_model(model, saved, tmp_path, monkeypatch)
     assert [p.name for p in tmp_path.iterdir()] == [saved.name]
 
 
+def test_where_there_is_no_room_the_error_names_the_file(model, saved):
+    kept, limits = saved.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, limits[1]))
+    try:
+        with pytest.raises(OSError) as refusal:
+            model.save(saved)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (refusal.value.filename, refusal.value.strerror) == (str(saved), "File too large")
+    assert saved.read_bytes() == kept and [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
 # ---- damaged
 
 
@@ -201,8 +214,8 @@ def test_any_damaged_byte_is_refused_or_harmless(saved):
             assert str(saved) in str(error)
         else:
             assert found.checksum() == before.checksum()
-            assert (found.labels, found.templates, found.observations) == (
-                before.labels, before.templates, before.observations,
+            assert (found.labels, found.templates, found.observations, found.info) == (
+                before.labels, before.templates, before.observations, before.info,
             )  # fmt: skip
             assert np.array_equal(found.theta, before.theta)
     assert told > 100
@@ -283,6 +296,15 @@ HEADS = {
     "templates a number": lambda head: head | {"templates": 5},
     "lists a text": lambda head: head | {"lists": "names"},
     "lists of numbers": lambda head: head | {"lists": {"names": [1]}},
+    "labels with half a character": lambda head: head | {"labels": ["\ud800", *head["labels"][1:]]},
+    "200,000 labels": lambda head: head | {"labels": [*head["labels"], *(f"L{i}" for i in range(200_000))]},
+    "format true": lambda head: head | {"format": True},
+    "a note changed": lambda head: head | {"note": "another"},
+    "a stop reason more": lambda head: head | {"stop_reason": "converged"},
+    "the penalty changed": lambda head: head | {"penalty": {"rho1": 0.25, "rho2": 0.0}},
+    "the solver gone": lambda head: {k: v for k, v in head.items() if k != "solver"},
+    "no checksum": lambda head: {k: v for k, v in head.items() if k != "checksum"},
+    "an older format stated": lambda head: head | {"format": 2},
     "another list": lambda head: head | {"lists": {"names": ["a"]}},
     "deeper than the stack": lambda head: "[" * 200_000,
     "a number of 10,000 digits": lambda head: '{"format": ' + "1" * 10_000 + "}",
@@ -380,6 +402,67 @@ def test_indices_outside_the_dictionary(model, tmp_path):
     refused(write(tmp_path / "bad.model", replace(table, "observation", column)))
 
 
+def test_the_info_is_covered_whatever_its_keys_are(model, tmp_path):
+    """JSON makes texts of keys and lists of tuples: what is loaded has the checksum of what was saved."""
+    odd = dataclasses.replace(model, info={"sizes": {10: 1, 9: (2, 3)}, "none": None, "x": 1e300, "é": "\u2028"})
+    odd.save(tmp_path / "odd.model")
+    assert Model.load(tmp_path / "odd.model").info["sizes"] == {"10": 1, "9": [2, 3]}
+
+
+def test_a_model_of_format_2_is_still_read(model, tmp_path):
+    """Its checksum covers what decides a label, and is checked as it was."""
+    table = model.table()
+    head = head_of(table) | {"format": 2, "checksum": model.checksum(2)}
+    path = write(tmp_path / "old.model", with_head(table, head))
+    found = Model.load(path)
+    assert found.info == model.info and found.theta.tobytes() == model.theta.tobytes()
+    write(path, with_head(table, head | {"templates": TEMPLATES[:-1]}))
+    refused(path, "does not have the checksum")
+
+
+def test_what_says_too_much_is_said_briefly(model, tmp_path):
+    table = model.table()
+    for name, bad in {
+        "label": changed(table, "label", 0, "x" * 5_000_000),
+        "columns": table.rename_columns(["c" * 1_000_000, *table.column_names[1:]]),
+        "format": with_head(table, head_of(table) | {"format": "9" * 5_000_000}),
+    }.items():
+        path = write(tmp_path / f"{name}.model", bad.replace_schema_metadata(bad.schema.metadata))
+        with pytest.raises(EspalierError) as caught:
+            Model.load(path)
+        assert len(str(caught.value)) < 1000
+
+
+# ---- loading takes little memory
+
+
+def test_compressed_columns_are_refused_before_they_are_unpacked(model, tmp_path):
+    """80 MB of zeros are a few kB of Zstandard; what would not fit into memory is refused in the same way."""
+    table = model.table()
+    weights = pa.array(np.zeros(10_000_000), pa.float64())
+    big = pa.table({"weight": weights}).replace_schema_metadata(table.schema.metadata)
+    for codec in ("zstd", "lz4"):
+        path = tmp_path / f"{codec}.model"
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, big.schema, options=options) as writer:
+            writer.write_table(big)
+        before = pa.total_allocated_bytes()
+        refused(path, "its columns are compressed, expected plain ones")
+        assert pa.total_allocated_bytes() == before
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+        refused(path, "its columns are compressed")  # a dictionary comes first
+
+
+def test_more_parts_than_a_model_has_are_refused(model, tmp_path):
+    table = model.table()
+    path = tmp_path / "many.model"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        for _ in range(5):
+            writer.write_table(table)
+    refused(path, "5 batches, expected at most 1")
+
+
 # ---- loading executes nothing
 
 
@@ -456,3 +539,13 @@ def test_lists_travel_with_the_model_and_are_covered_by_its_checksum(model, tmp_
     path = write(tmp_path / "changed.model", with_head(with_lists.table(), head))
     with pytest.raises(EspalierError, match="damaged, its content does not have the checksum"):
         Model.load(path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_never_written(model, saved, bad):
+    before = saved.read_bytes()
+    theta = model.theta.copy()
+    theta[2] = bad
+    with pytest.raises(EspalierError, match=f"weight 2 is {bad}, expected a finite number; nothing was written"):
+        dataclasses.replace(model, theta=theta).save(saved)
+    assert saved.read_bytes() == before

@@ -5,8 +5,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import templates as reference
 
+from engine import regexp
 from engine.errors import EspalierError
-from engine.regexp import CLASSES, compiled, first_match
+from engine.regexp import CLASSES, LONGEST, compiled, first_match
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=400)
 ATOMS = [".", "a", "b", "A", "1", "-", "é", "$", "^", "[", "]", "(", "+", "{", "|", " ", "\\.", "\\*", "\\?",
@@ -32,6 +33,49 @@ def test_a_match_is_that_of_a_search_by_hand(text, value):
     expected = reference.first_match(text, value)
     found = first_match(compiled(text), value)
     assert found == (None if expected is None else expected.decode(errors="backslashreplace"))
+
+
+@settings(EXAMPLES, max_examples=4000)
+@given(EXPRESSIONS, TEXTS)
+@example("a?a?a?aa*$", "aaa")
+@example(".*.?.*b?$", "abab")
+@example("^a?b*c?", "abbc")
+def test_all_ways_at_once_end_where_trying_one_after_the_other_does(text, value):
+    """The linear search against the search by hand and against Python's `re`, which short texts are left to."""
+    data = value.encode()
+    found = compiled(text).search_linearly(data)
+    by_re = compiled(text)._backtracking.search(data)
+    assert found == reference.first_match(text, value) == (None if by_re is None else by_re[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        (".*" * 30 + "b", "a" * 5000, None),
+        (".*" * 200 + "b$", "a" * 3000 + "b", "a" * 3000 + "b"),
+        ("a?" * 240 + "a" * 19, "a" * 200, "a" * 200),
+        ("a?" * 100 + "a" * 100, "a" * 100, "a" * 100),
+        (".*x" * 100, "x" * 2000, "x" * 100),
+        ("^" + "a*" * 200 + "$", "a" * 2000 + "b", None),
+    ],
+)
+def test_many_repetitions_take_no_longer_than_one(text, value, expected):
+    """Each of these would keep a search that goes back and tries again busy for longer than the world is old."""
+    assert first_match(compiled(text), value) == expected
+
+
+def test_short_texts_are_left_to_re_and_long_ones_are_not(monkeypatch):
+    expression, asked = compiled("a*b"), []
+    monkeypatch.setattr(regexp.Expression, "search_linearly", lambda self, data: asked.append(len(data)))
+    expression.search(b"a" * 10)
+    expression.search(b"a" * 1000)
+    assert asked == [1000]
+
+
+def test_an_expression_has_a_length():
+    assert first_match(compiled("a" * LONGEST), "a" * LONGEST) == "a" * LONGEST
+    with pytest.raises(EspalierError, match="the expression has 501 bytes, expected at most 500"):
+        compiled("a" * (LONGEST + 1))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +122,7 @@ def test_classes_are_those_of_ascii():
     for name, members in reference.CLASSES.items():
         for capital in (False, True):
             pattern = compiled("\\" + (name.upper() if capital else name))
-            found = {byte for byte in range(256) if pattern.fullmatch(bytes([byte]))}
+            found = {byte for byte in range(256) if pattern.search(bytes([byte])) is not None}
             assert found == {byte for byte in range(256) if (chr(byte) in members) != capital}
     assert set(CLASSES) == set(reference.CLASSES)
 

@@ -21,7 +21,7 @@ from engine.errors import EspalierError
 from engine.layout import dense_layout
 from engine.monitor import STOP_REASONS, Monitor
 from engine.penalty import ElasticNet, soft_threshold
-from engine.solvers import SOLVERS, minimise
+from engine.solvers import SOLVERS, fitting, minimise
 from engine.threads import set_threads
 
 TIGHT = 1e-9  # tolerance asked of the solvers
@@ -488,6 +488,64 @@ def test_monitor_waits_a_whole_period_before_it_says_converged():
     falling = Monitor(100, 1e-4, 3)
     assert [check(falling, i, 10.0 - i) for i in range(6)] == [None] * 6
     assert len(falling.history) == 6
+
+
+def test_monitor_looks_back_on_the_last_third():
+    """It falls ever more slowly, as 1 + 0.1 / (k + 1): five iterations bring less than 0.1 % long before the end."""
+    monitor, heard = Monitor(1000, 1e-3), []
+    while not heard or heard[-1] is None:
+        heard.append(check(monitor, len(heard), 1 + 0.1 / (len(heard) + 1)))
+    values = [line["objective"] for line in monitor.history]
+    assert heard[-1] == "converged" and values[-1] < 1 + 2.5e-3
+    assert values[-1 - len(values) // 3] - values[-1] <= 1e-3
+    early = next(k for k in range(5, len(values)) if values[k - 5] - values[k] <= 1e-3)
+    assert early < len(values) - 20 and values[early] > 1 + 3.5e-3, "what five iterations alone would have left"
+
+
+def test_a_slow_beginning_is_not_taken_for_the_end():
+    """As from a start that is nearly there: six iterations bring nothing, those after them 1 %."""
+    values = [1.01 - 1e-5 * k for k in range(7)] + [1 + 0.01 * 0.8**k for k in range(60)]
+    reasons = {}
+    for least in (5, SOLVERS["pqn"].least):
+        monitor = Monitor(1000, 5e-4, least=least)
+        found = [(check(monitor, k, value), value) for k, value in enumerate(values)]
+        reasons[least] = next(value for reason, value in found if reason == "converged")
+    assert reasons[5] > 1.009 and reasons[SOLVERS["pqn"].least] < 1.001
+
+
+def test_a_gradient_alone_is_not_optimal_where_much_may_be_left():
+    record = {"iteration": 0, "objective": 1.0, "gradient_norm": 0.0, "gap": 0.5}
+    assert Monitor(10, 1e-4).check(record, np.zeros(1)) is None
+    assert Monitor(10, 1e-4).check(record | {"gap": 1e-5}, np.zeros(1)) == "optimal"
+
+
+def test_the_caller_may_name_its_reason():
+    assert check(Monitor(10, 1e-4, on_iteration=lambda *_: "patience"), 0, 1.0) == "patience"
+
+
+@pytest.mark.parametrize(("solver", "name"), [("pqn", name) for name in PENALTIES])
+def test_the_gap_is_a_bound_and_closes(packed, optima, solver, name):
+    penalty, objective = PENALTIES[name], objective_of(packed)
+    best = optima["dense", name].objective
+    for seed in range(3):
+        theta = random_theta(objective.size, seed)
+        loss, gradient = objective.value_and_gradient(theta)
+        gap = penalty.gap(theta, gradient, loss)
+        if not (penalty.rho1 or penalty.rho2):
+            assert gap is None
+            continue
+        assert gap >= loss + penalty.value(theta) - best - 1e-9
+        theta = optima["dense", name].theta
+        loss, gradient = objective.value_and_gradient(theta)
+        assert penalty.gap(theta, gradient, loss) <= 1e-4 * best
+
+
+@pytest.mark.parametrize(("rho1", "expected"), [(0.5, "pqn"), (0.0, "lbfgs"), ("auto", "pqn")])
+def test_auto_is_the_solver_that_fits_the_penalty(packed, rho1, expected):
+    assert fitting("auto", rho1) == expected and fitting("sbcd", rho1) == "sbcd"
+    if rho1 != "auto":
+        same = [minimise(name, objective_of(packed), ElasticNet(rho1, 0.1)).theta for name in ("auto", expected)]
+        np.testing.assert_array_equal(*same)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -128,7 +128,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_gets_a_pool_of_its_own():
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", FORKED], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", FORKED], env=env, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,5 +1,5 @@
-"""Runs on one embedded server, told as JSON: one that works, one that fails, one with parameters of the page, one that
-meets an I/O error.
+"""Runs on one embedded server, told as JSON: one that works, one that fails, one that is refused, one with parameters
+of the page, one that meets an I/O error.
 
 Run by test_retrain.py in a process of its own: `python embedded_runs.py PROJECT`.
 """
@@ -49,7 +49,8 @@ def told(client) -> dict:
     inputs = [[source.id for sources in t.task_inputs.values() for source in sources] for t in tasks]
     artefacts = client.request("POST", "/artifacts/filter", json={}).json()
     return {
-        "state": run.state.type.value, "message": run.state.message, "parameters": run.parameters,
+        "state": run.state.type.value, "name": run.state.name, "message": run.state.message,
+        "parameters": run.parameters,
         "tasks": [[t.name, t.state.type.value, t.run_count] for t in tasks],
         "waits": [found == [before.id] for before, found in zip(tasks, inputs[1:], strict=False)],
         "artefacts": {a["key"]: a for a in artefacts if a["flow_run_id"] == str(run.id)},
@@ -87,6 +88,8 @@ def main(root: Path) -> dict:
         result["error"] = failing(root, ["ingest.source=conll", "ingest.path=ragged.conll"])
         result["bad"] = told(client)
         strict = ["weigh.drift_limit=1e-9", "promote.on_drift=refuse"]  # so that force is needed
+        result["refused_figures"] = run_flow(root, None, strict)
+        result["refused"] = told(client)
         result["typed_figures"] = retrain.retrain(
             root=str(root), overrides=strict, rho1="auto", solver="pqn", warm=True, force=True
         )

@@ -142,7 +142,8 @@ def test_run_direct_from_nothing(espalier, tmp_path):
     assert code == 0, err
     metrics = store.read_json(tmp_path / store.METRICS)
     lines = out.strip().split("\n")
-    assert lines[0] == f"state error {metrics['token_error']:.2%}, sequence error {metrics['sequence_error']:.2%}"
+    assert lines[0].startswith(f"state error {metrics['token_error']:.2%} ({metrics['token_error_low']:.2%} to ")
+    assert lines[0].endswith(f", sequence error {metrics['sequence_error']:.2%}")
     assert lines[1].startswith("active features ") and " of 318 (" in lines[1]
     assert lines[2] == "promoted: the first model: there was no champion"
     assert lines[3] == f"report {tmp_path / store.REPORT}" and (tmp_path / store.REPORT).is_file()
@@ -156,6 +157,31 @@ def test_run_direct_with_json(espalier, tmp_path):
     code, out, err = espalier("-C", tmp_path, "run", "--direct", "--json", "--quiet", "--set", "train.max_iterations=2")
     figures = json.loads(out)
     assert code == 0 and err == "" and figures["train"]["iterations"] == 2 and figures["promote"]["promoted"] is True
+
+
+def test_a_refused_run_has_a_code_of_its_own_and_its_reasons_once(espalier, tmp_path):
+    """So that a schedule can tell it from a failure (1) and from a wrong command (2)."""
+    params = small_params()
+    params.promote.cases = "cases.conll"
+    (tmp_path / "cases.conll").write_text("v nothing\n\nw nothing\n", encoding="utf-8")
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params.as_dict()))
+    strict = ("--set", "weigh.drift_limit=1e-9", "--set", "promote.on_drift=refuse")
+    code, out, err = espalier("-C", tmp_path, "run", "--direct", *strict)
+    assert code == 3, err
+    lines = out.splitlines()
+    at = lines.index("refused: 2 reasons against it:")
+    assert lines[at + 1].startswith("  - 2 of 2 cases that must not break") and lines[at + 2].startswith(
+        "  - the pool has"
+    )
+    assert out.count("must not break") == 1 and "must not break" not in err
+    assert espalier("-C", tmp_path, "run", "--direct", "--quiet", "--json", *strict)[0] == 3
+    assert espalier("-C", tmp_path, "run", "--direct", "--set", "ingest.source=conll")[0] == 1
+
+
+@pytest.mark.parametrize("command", ["run", "promote"])
+def test_the_codes_are_in_the_help(espalier, command):
+    code, out, _ = espalier(command, "--help")
+    assert code == 0 and "3 it was refused and the champion stays" in " ".join(out.split())
 
 
 # ---- plan, promote
@@ -177,15 +203,19 @@ def test_promote_and_force(espalier, project):
     model.theta = -model.theta
     model.save(project / store.CANDIDATE)
     champion = (project / store.CHAMPION).read_bytes()
-    code, _, err = espalier("-C", project, "promote")
-    assert code == 0 and "refused: may be worse" in err
+    code, out, err = espalier("-C", project, "promote")
+    assert code == 3 and "is worse than the champion" in out and "is worse" not in err
+    reasons = store.read_jsonl(project / store.DECISIONS)[-1]["reasons"]
+    assert all(out.count(reason) == 1 for reason in reasons)
     assert (project / store.CHAMPION).read_bytes() == champion
     code, _, err = espalier("-C", project, "promote", "--force")
     assert code == 1 and "--force needs --reason TEXT" in err
     code, _, err = espalier("-C", project, "promote", "--reason", "no")
     assert code == 1 and "add --force, or leave it out" in err
-    code, _, err = espalier("-C", project, "promote", "--force", "--reason", "it must", "--by", "anna")
-    assert code == 0 and "promoted: forced by anna: it must; against it: may be worse" in err
+    code, out, _ = espalier("-C", project, "promote", "--force", "--reason", "it must", "--by", "anna")
+    assert code == 0 and out.startswith(
+        "promoted: forced by anna: it must; against it:\n  - is worse than the champion: "
+    )
     assert [row["forced"] for row in store.read_jsonl(project / store.DECISIONS)] == [False, False, True]
 
 
@@ -195,27 +225,27 @@ def test_promote_and_force(espalier, project):
 EXPECTED = "v\tA\nx\tC\n\nw\tB\n"  # the likely states of the simulated source
 
 
-def test_tag_a_file_compressed_or_not_and_standard_input(espalier, project, tmp_path):
+def test_tag_a_file_compressed_or_not_and_standard_input(espalier, promoted, tmp_path):
     text = b"v\nx\n\nw"
     (tmp_path / "plain").write_bytes(text)
     (tmp_path / "packed.gz").write_bytes(gzip.compress(text))
     for file in ("plain", "packed.gz"):
-        assert espalier("-C", project, "tag", tmp_path / file)[:2] == (0, EXPECTED)
-    assert espalier("-C", project, "tag", stdin=text)[:2] == (0, EXPECTED)
-    assert espalier("-C", project, "tag", "-", stdin=b"v\r\nx\r\n\r\nw\r\n")[:2] == (0, EXPECTED)
+        assert espalier("-C", promoted, "tag", tmp_path / file)[:2] == (0, EXPECTED)
+    assert espalier("-C", promoted, "tag", stdin=text)[:2] == (0, EXPECTED)
+    assert espalier("-C", promoted, "tag", "-", stdin=b"v\r\nx\r\n\r\nw\r\n")[:2] == (0, EXPECTED)
 
 
-def test_tag_words_and_separators(espalier, project):
-    assert espalier("-C", project, "tag", "--words", stdin=b"vx\nw\n")[:2] == (0, "vx\tA C\nw\tB\n")
-    assert espalier("-C", project, "tag", "--separator", ",", stdin=b"v,1\n")[:2] == (0, "v,1,A\n")
+def test_tag_words_and_separators(espalier, promoted):
+    assert espalier("-C", promoted, "tag", "--words", stdin=b"vx\nw\n")[:2] == (0, "vx\tA C\nw\tB\n")
+    assert espalier("-C", promoted, "tag", "--separator", ",", stdin=b"v,1\n")[:2] == (0, "v,1,A\n")
 
 
-def test_tag_prefers_the_champion_and_takes_the_model_it_is_given(espalier, project):
-    model = Model.load(project / store.CANDIDATE)
+def test_tag_prefers_the_champion_and_takes_the_model_it_is_given(espalier, promoted):
+    model = Model.load(promoted / store.CANDIDATE)
     model.labels = [label.lower() for label in model.labels]
-    model.save(project / store.CHAMPION)
-    assert espalier("-C", project, "tag", stdin=b"v\n")[1] == "v\ta\n"
-    assert espalier("-C", project, "tag", "--model", project / store.CANDIDATE, stdin=b"v\n")[1] == "v\tA\n"
+    model.save(promoted / store.CHAMPION)
+    assert espalier("-C", promoted, "tag", stdin=b"v\n")[1] == "v\ta\n"
+    assert espalier("-C", promoted, "tag", "--model", promoted / store.CANDIDATE, stdin=b"v\n")[1] == "v\tA\n"
 
 
 @pytest.mark.parametrize(
@@ -226,25 +256,25 @@ def test_tag_prefers_the_champion_and_takes_the_model_it_is_given(espalier, proj
         (b"v\n\xff\n", "line 2 of standard input: byte 0xff is not UTF-8"),
     ],
 )
-def test_tag_refuses_bad_input(espalier, project, stdin, expected):
-    code, out, err = espalier("-C", project, "tag", stdin=stdin)
+def test_tag_refuses_bad_input(espalier, promoted, stdin, expected):
+    code, out, err = espalier("-C", promoted, "tag", stdin=stdin)
     assert (code, out) == (1, "") and err.startswith("espalier: ") and expected in err
 
 
-def test_tag_without_a_model_or_a_file(espalier, project, tmp_path):
+def test_tag_without_a_model_or_a_file(espalier, promoted, tmp_path):
     code, _, err = espalier("-C", tmp_path, "tag", stdin=b"v\n")
-    assert code == 1 and "champion.model: there is no such model; train one with `espalier run`" in err
-    code, _, err = espalier("-C", project, "tag", tmp_path / "nowhere.txt")
+    assert code == 1 and "champion.model: there is no champion here; `espalier run` trains one" in err
+    code, _, err = espalier("-C", promoted, "tag", tmp_path / "nowhere.txt")
     assert code == 1 and "nowhere.txt: there is no such file" in err
 
 
 # ---- inspect
 
 
-def test_inspect_as_json(espalier, project):
-    code, out, _ = espalier("-C", project, "inspect", "--json", "--top", "3", "--label", "A")
+def test_inspect_as_json(espalier, promoted):
+    code, out, _ = espalier("-C", promoted, "inspect", "--json", "--top", "3", "--label", "A")
     found = json.loads(out)
-    model = Model.load(project / store.CANDIDATE)
+    model = Model.load(promoted / store.CANDIDATE)
     assert code == 0 and found["labels"] == list("ABCDEF") and found["templates"] == model.templates
     assert found["active"] == len(model.theta) and found["info"]["solver"] == "owlqn"
     assert len(found["weights"]) == 3 and {row["label"] for row in found["weights"]} == {"A"}
@@ -259,8 +289,8 @@ def test_inspect_for_people(espalier, project):
     assert all("when" in line for line in lines[-2:]) and any("stop_reason" in line for line in lines)
 
 
-def test_inspect_an_unknown_label(espalier, project):
-    code, out, err = espalier("-C", project, "inspect", "--label", "Q")
+def test_inspect_an_unknown_label(espalier, promoted):
+    code, out, err = espalier("-C", promoted, "inspect", "--label", "Q")
     assert (code, out) == (1, "") and err == "espalier: label 'Q' is not one of the model's: A, B, C, D, E, F\n"
 
 
@@ -485,7 +515,10 @@ def test_profile_of_a_file(espalier, tmp_path):
     (tmp_path / "a.txt").write_text("a B-X\nb O\n\na B-X\nb B-X\n\nc _\n")
     code, out, _ = espalier("profile", tmp_path / "a.txt", "--json")
     found = json.loads(out)
-    assert code == 0 and found["sequences"] == 3 and found["scheme"] == "iob2" and found["unknown_labels"] == 1
+    assert code == 0 and found["sequences"] == 3 and found["unknown_labels"] == 0
+    assert found["findings"]["marks"]["examples"] == [{"place": f"line 7 of {tmp_path / 'a.txt'}", "text": "_"}]
+    found = json.loads(espalier("profile", tmp_path / "a.txt", "--json", "--unknown", "_")[1])
+    assert found["scheme"] == "iob2" and found["unknown_labels"] == 1 and found["findings"]["marks"]["count"] == 0
     code, out, _ = espalier("profile", tmp_path / "a.txt")
     assert code == 0 and f"line 4 of {tmp_path / 'a.txt'}: as in line 1 of" in out
 
@@ -497,5 +530,11 @@ def test_profile_of_the_source_of_a_project(espalier, tmp_path):
         (tmp_path / "raw" / f"{name}.conll").write_text("x A\ny B\n")
     code, out, _ = espalier("-C", tmp_path, "profile", "--json")
     assert code == 0 and json.loads(out)["tokens"] == 4
+    (tmp_path / "raw" / "a.conll").write_text("x _\ny B\n")
+    marked = ("-C", tmp_path, "profile", "--json", "--set", "ingest.unknown=_")
+    assert json.loads(espalier(*marked)[1])["unknown_labels"] == 1
+    assert json.loads(espalier(*marked, "--unknown", "")[1])["unknown_labels"] == 0
+    code, _, err = espalier("-C", tmp_path, "profile", "--unknown", "_", "--set", "ingest.source=simulated")
+    assert code == 1 and "ingest.source is simulated: it is no file" in err
     code, out, _ = espalier("-C", tmp_path, "profile", "--json", "--set", "ingest.source=simulated")
     assert code == 0 and json.loads(out)["files"] == ["simulated"]

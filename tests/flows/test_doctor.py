@@ -4,7 +4,7 @@ import os
 from importlib import metadata
 
 import pytest
-from small_project import write_project
+from small_project import begin_dvc, write_project
 
 from flows import doctor as looking
 from flows.doctor import doctor
@@ -86,7 +86,7 @@ def test_a_folder_without_parameters(tmp_path):
 
 
 def test_dvc_yaml_is_compared_with_the_table(project):
-    (project / ".dvc").mkdir()
+    begin_dvc(project)
     assert of(doctor(project), "dvc.yaml").text == "missing"
     Project.open(project).prepare()
     assert of(doctor(project), "dvc.yaml").ok
@@ -110,6 +110,11 @@ def test_no_place_for_compiled_kernels(project, monkeypatch):
     monkeypatch.setattr(looking.cache, "cache_directory", lambda: None)
     found = of(doctor(project), "compile cache")
     assert not found.ok and "NUMBA_CACHE_DIR" in found.remedy
+
+
+def test_the_processor_that_kernels_are_compiled_for(project, monkeypatch):
+    monkeypatch.setenv("NUMBA_CPU_NAME", "znver4")
+    assert of(doctor(project), "compile target").text == "znver4 (NUMBA_CPU_NAME)"
 
 
 def test_a_budget_of_threads_that_is_no_number(project, monkeypatch):

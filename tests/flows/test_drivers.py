@@ -30,7 +30,7 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def call(root: Path, *command: str) -> str:
-    done = subprocess.run(command, cwd=root, env=environment(root), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=root, env=environment(root), capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -68,9 +68,9 @@ def hashes(root: Path) -> dict[str, str]:
 
 
 def lock(root: Path) -> dict:
-    """What dvc.lock says but for the page, which tells of the run that made it: its decision and its times."""
+    """What dvc.lock says; not of the page, which tells of the run that made it: its decision and its times."""
     found = yaml.safe_load((root / "dvc.lock").read_text())
-    assert [out["path"] for out in found["stages"]["report"].pop("outs")] == ["reports/report.html"]
+    assert "outs" not in found["stages"]["report"]
     return found
 
 
@@ -100,7 +100,7 @@ def test_dvc_repro_gives_the_same_bytes(direct, tmp_path):
     call(root, sys.executable, "-m", "flows.stages")
     env_path = os.pathsep.join([str(root / "bin"), os.environ.get("PATH", "")])
     done = subprocess.run([sys.executable, "-m", "dvc", "repro"], cwd=root, env=environment(root) | {"PATH": env_path},
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+                          capture_output=True, text=True, timeout=400)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert hashes(root) == hashes(direct)
     assert lock(root) == lock(direct)
@@ -118,9 +118,11 @@ def test_the_prefect_flow_gives_the_same_bytes(direct, tmp_path):
 
 def test_running_again_gives_the_same_bytes_and_keeps_the_champion(direct):
     before = hashes(direct) | {"champion": hashlib.sha256((direct / "models/champion.model").read_bytes()).hexdigest()}
+    recorded = (direct / "dvc.lock").read_bytes()
     espalier(direct, "run", "--direct")
     after = hashes(direct) | {"champion": hashlib.sha256((direct / "models/champion.model").read_bytes()).hexdigest()}
     assert after == before
+    assert (direct / "dvc.lock").read_bytes() == recorded, "a run that changes nothing leaves git clean"
     decisions = [json.loads(line) for line in (direct / "models/decisions.jsonl").read_text().splitlines()]
     assert [d["promoted"] for d in decisions] == [True, True]
     assert "up to date" in dvc(direct, "status")

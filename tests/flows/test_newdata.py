@@ -146,3 +146,21 @@ def test_data_that_were_replaced_are_compared_too(tmp_path):
     figures = run(root)
     assert figures["template"]["lost_sequences"] == 50 and figures["template"]["new_sequences"] == 30
     assert figures["template"]["new_observations"] > 0 and "new_labels" not in figures["template"]
+
+
+# ---- a run that does not end with a promotion
+
+
+def test_a_file_of_a_refused_or_failed_run_is_said_to_stay(tmp_path):
+    root = write_project(tmp_path, max_iterations=3)
+    run(root)
+    labels_lost = ["promote.margin=0", "train.rho1=1000"]  # nothing is learnt: worse than the champion
+    figures = run(root, [str(root / "raw" / "new.conll")], labels_lost)
+    assert not figures["promote"]["promoted"]
+    stays = [text for text in Heard.said if text.startswith("raw/new.conll stays in ingest.more of params.yaml, and")]
+    assert len(stays) == 1 and "take it out there" in stays[0]
+    assert yaml.safe_load((root / "params.yaml").read_text())["ingest"]["more"] == ["raw/new.conll"]
+    newdata.write_down(root / "params.yaml", None)
+    with pytest.raises(EspalierError) as caught:
+        run(root, [str(root / "raw" / "new.conll")], ["template.min_count=100000"])
+    assert any(note.startswith("raw/new.conll stays in ingest.more") for note in caught.value.__notes__)

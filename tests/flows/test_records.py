@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-import yaml
-from small_project import Background, environment, run_python, write_project
+from small_project import Background, environment, run_python, set_params, write_project
 
 from engine.errors import EspalierError
 from engine.model import Model
@@ -29,16 +28,8 @@ class Said(Progress):
 
 def retrain(folder, *overrides):
     Said.texts = []
-    return run_direct(Project.open(folder, None, list(overrides)), lambda name: Said())
-
-
-def set_params(folder, **sections):
-    """Add to the sections of params.yaml."""
-    path = folder / "params.yaml"
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for name, values in sections.items():
-        data[name] = data.get(name, {}) | values
-    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    said = {"record": Said()}  # what is said of the record; stages have words of their own
+    return run_direct(Project.open(folder, None, list(overrides)), lambda name: said.get(name, Progress()))
 
 
 def git(folder, *arguments):
@@ -106,6 +97,7 @@ def test_rollback_and_restore_on_the_command_line(past, tmp_path, capsys):
     command = ["-C", str(folder)]
     assert main([*command, "promote", "--force", "--reason", "it must", "--quiet"]) == 0
     assert store.file_hash(folder / store.CHAMPION) == refused["model_sha256"]
+    assert capsys.readouterr().out.startswith("promoted: forced by ")
     assert main([*command, "rollback", "--reason", "it stammers", "--by", "anna"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"champion {champion['model_sha256'][:12]} again (it was {refused['model_sha256'][:12]})")
@@ -126,6 +118,9 @@ def test_rollback_and_restore_on_the_command_line(past, tmp_path, capsys):
     assert main([*command, "restore", champion["id"], "--in-place", "--to", "x"]) == 1
     assert main([*command, "restore", "nonsense"]) == 1
     assert "no retraining 'nonsense'" in capsys.readouterr().err
+    for name in ("", ".", "/"):
+        assert main([*command, "restore", name]) == 1
+    assert "'' names no retraining" in capsys.readouterr().err
 
 
 def test_a_missing_file_of_cases_is_found_before_anything_is_done(past):
@@ -164,7 +159,7 @@ run_direct(Project.open(Path(".").resolve()), lambda name: Dying() if name == "t
 
 def test_a_run_that_was_killed_gets_its_line_from_the_next_one(tmp_path):
     folder = write_project(tmp_path / "project")
-    assert run_python("-c", KILLED, cwd=folder, timeout=120).returncode == -signal.SIGKILL
+    assert run_python("-c", KILLED, cwd=folder, timeout=400).returncode == -signal.SIGKILL
     assert records.marker(folder).exists() and history.read(folder) == []
     retrain(folder)
     killed, good = history.read(folder)
@@ -184,7 +179,7 @@ sys.exit(main(["run", "--direct", "--set", "ingest.limit=20000", "--set", "train
 def test_a_run_that_is_asked_to_end_says_so_in_the_history(tmp_path):
     folder = write_project(tmp_path / "project")
     with Background("-c", LONG, cwd=folder) as run:
-        run.wait_for("train     …", 120)
+        run.wait_for("train     …", 300)
         assert run.end(signal.SIGTERM) == 128 + signal.SIGTERM, run.output
     (entry,) = history.read(folder)
     assert (entry["outcome"], entry["step"]) == ("interrupted", "train") and "template" in entry["seconds"]
@@ -246,7 +241,10 @@ def test_a_run_is_pushed_committed_and_tagged_and_comes_back_from_its_tag(versio
     dvc(clone, "pull", "-q", "-r", "store")
     assert (clone / store.CHAMPION).read_bytes() == first
     assert store.read_json(clone / store.METRICS)["token_error"] == entry["token_error"]
-    assert (clone / store.REPORT).is_file() and (clone / store.TOKENS.format("train")).is_file()
+    assert (clone / store.TOKENS.format("train")).is_file()
+    Project.open(clone).run("report", Progress())
+    assert (clone / store.REPORT).is_file(), "what it is made of has come along"
+    assert (archive.folder(clone, entry["id"]) / "report.html").is_file()
 
 
 def test_what_cannot_be_pushed_or_committed_is_a_warning_on_record(tmp_path, monkeypatch):

@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import signal
 import socket
+import urllib.request
 from datetime import UTC, datetime, timedelta
+from urllib.error import HTTPError
 
 import psutil
 import pytest
-from small_project import Background, ask, eventually, run_python, write_project
+from small_project import Background, ask, eventually, own_port, run_python, write_project
 
 from engine.errors import EspalierError
+from flows.access import auth_file
 from flows.pipeline import STEPS
 from flows.server import choose_port
 from flows.settings import answers, dashboard_file
@@ -40,22 +44,22 @@ def serving(project, options: str, **more) -> Background:
     return Background("-c", SERVE, options, cwd=project, **QUICK, **more)
 
 
-def runs_of(api, name, *kinds) -> list[dict]:
+def runs_of(project, name, *kinds) -> list[dict]:
     states = {"state": {"type": {"any_": list(kinds)}}} if kinds else {}
-    return ask(api, "/flow_runs/filter", {"deployments": {"name": {"any_": [name]}}, "flow_runs": states})
+    return ask(project, "/flow_runs/filter", {"deployments": {"name": {"any_": [name]}}, "flow_runs": states})
 
 
-def deployment_of(api, name) -> dict:
-    return ask(api, f"/deployments/name/retrain/{name}")
+def deployment_of(project, name) -> dict:
+    return ask(project, f"/deployments/name/retrain/{name}")
 
 
 @pytest.fixture(scope="module")
 def schedule(tmp_path_factory):
     """A schedule that is due every few seconds, with the server that it started."""
     project = write_project(tmp_path_factory.mktemp("served") / "project")
-    with serving(project, "{'interval': timedelta(seconds=5)}") as process:
+    with serving(project, f"{{'interval': timedelta(seconds=5), 'port': {own_port()}}}") as process:
         process.project = project
-        process.wait_for("next run:", 100)
+        process.wait_for("next run:", 300)
         process.server = json.loads(dashboard_file(project).read_text(encoding="utf-8"))
         process.api = process.server["api"]
         yield process
@@ -63,23 +67,23 @@ def schedule(tmp_path_factory):
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(500)
 class TestSchedule:
     def test_a_run_is_created_by_the_clock_and_completes(self, schedule):
-        done = eventually(lambda: runs_of(schedule.api, "scheduled", "COMPLETED"), 100)
+        done = eventually(lambda: runs_of(schedule.project, "scheduled", "COMPLETED"), 300)
         assert done[0]["auto_scheduled"] is True
         assert done[0]["parameters"]["root"] == str(schedule.project)
         of_run = {"flow_runs": {"id": {"any_": [done[0]["id"]]}}}
 
         def tasks():
-            return {(task["name"], task["state_type"]) for task in ask(schedule.api, "/task_runs/filter", of_run)}
+            return {(task["name"], task["state_type"]) for task in ask(schedule.project, "/task_runs/filter", of_run)}
 
         # The server writes the states of tasks down a little later than that of their run.
-        eventually(lambda: tasks() == {(name, "COMPLETED") for name in STEPS}, 20)
+        eventually(lambda: tasks() == {(name, "COMPLETED") for name in STEPS}, 300)
         assert (schedule.project / "models" / "champion.model").is_file()
 
     def test_it_runs_again_and_one_at_a_time(self, schedule):
-        done = eventually(lambda: len(found := runs_of(schedule.api, "scheduled", "COMPLETED")) > 1 and found, 60)
+        done = eventually(lambda: len(found := runs_of(schedule.project, "scheduled", "COMPLETED")) > 1 and found, 300)
         spans = sorted((run["start_time"], run["end_time"]) for run in done)
         assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
 
@@ -88,31 +92,31 @@ class TestSchedule:
         assert {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
     def test_the_same_schedule_is_not_served_twice(self, schedule):
-        done = run_python("-c", SERVE, "{'cron': '0 3 * * *'}", cwd=schedule.project, timeout=60)
+        done = run_python("-c", SERVE, "{'cron': '0 3 * * *'}", cwd=schedule.project, timeout=400)
         assert done.returncode == 1
         assert f"'scheduled' of this project is served already (process {schedule.process.pid} on " in done.stderr
 
     def test_a_cron_schedule_is_registered_and_its_run_created(self, schedule):
         """On the server that is there; SIGTERM pauses the schedule and leaves that server alone."""
         with serving(schedule.project, "{'cron': '30 3 * * *', 'name': 'nightly', 'zone': 'Europe/Berlin'}") as nightly:
-            assert nightly.wait_for("dashboard:", 60).endswith(schedule.server["url"])
+            assert nightly.wait_for("dashboard:", 300).endswith(schedule.server["url"])
             assert "03:30:00 CE" in nightly.wait_for("next run:", 10)
-            waiting = eventually(lambda: runs_of(schedule.api, "nightly", "SCHEDULED"), 60)
+            waiting = eventually(lambda: runs_of(schedule.project, "nightly", "SCHEDULED"), 300)
             first = min(datetime.fromisoformat(run["expected_start_time"]) for run in waiting)
             assert first.minute == 30 and timedelta(0) < first - datetime.now(UTC) < timedelta(hours=25)
-            found = deployment_of(schedule.api, "nightly")
+            found = deployment_of(schedule.project, "nightly")
             assert found["schedules"][0]["schedule"]["cron"] == "30 3 * * *"
             assert found["schedules"][0]["schedule"]["timezone"] == "Europe/Berlin"
             assert found["paused"] is False
             assert nightly.end() == 0, nightly.output
-        assert deployment_of(schedule.api, "nightly")["paused"] is True
+        assert deployment_of(schedule.project, "nightly")["paused"] is True
         assert answers(schedule.api)
 
     def test_a_schedule_that_was_paused_at_its_end_resumes(self, schedule):
         with serving(schedule.project, "{'cron': '0 4 * * *', 'name': 'nightly'}") as nightly:
-            nightly.wait_for("next run:", 60)
-            eventually(lambda: deployment_of(schedule.api, "nightly")["paused"] is False, 30)
-            waiting = eventually(lambda: runs_of(schedule.api, "nightly", "SCHEDULED"), 60)
+            nightly.wait_for("next run:", 300)
+            eventually(lambda: deployment_of(schedule.project, "nightly")["paused"] is False, 300)
+            waiting = eventually(lambda: runs_of(schedule.project, "nightly", "SCHEDULED"), 300)
             assert all("T04:00:00" in run["expected_start_time"] for run in waiting), "nothing is left of the old times"
             assert nightly.end(signal.SIGINT) == 0, nightly.output
 
@@ -124,23 +128,23 @@ class TestSchedule:
         note.write_text(json.dumps({"times": times, "until": two_days_ago}), encoding="utf-8")
         options = "{'cron': '30 3 * * *', 'name': 'again'}"
         with serving(schedule.project, options) as again:
-            assert "made up for now, once" in again.wait_for("missed:", 60)
-            (run,) = eventually(lambda: [r for r in runs_of(schedule.api, "again") if "missed" in r["tags"]], 60)
+            assert "made up for now, once" in again.wait_for("missed:", 300)
+            (run,) = eventually(lambda: [r for r in runs_of(schedule.project, "again") if "missed" in r["tags"]], 300)
             assert run["auto_scheduled"] is False
             assert again.end() == 0, again.output
         with serving(schedule.project, options) as again:  # nothing was missed meanwhile
-            again.wait_for("next run:", 60)
-            eventually(lambda: deployment_of(schedule.api, "again")["paused"] is False, 30)
+            again.wait_for("next run:", 300)
+            eventually(lambda: deployment_of(schedule.project, "again")["paused"] is False, 300)
             assert again.end() == 0, again.output
         assert "missed:" not in again.output
-        assert len([r for r in runs_of(schedule.api, "again") if "missed" in r["tags"]]) == 1
+        assert len([r for r in runs_of(schedule.project, "again") if "missed" in r["tags"]]) == 1
 
     def test_sigterm_ends_it_and_its_server_and_every_process(self, schedule):
         family = psutil.Process(schedule.process.pid).children(recursive=True)
         assert schedule.server["pid"] in {process.pid for process in family}
         assert schedule.end(signal.SIGTERM) == 0, schedule.output
         assert "the schedule has ended" in schedule.output
-        _, alive = psutil.wait_procs(family, timeout=5)
+        _, alive = psutil.wait_procs(family, timeout=60)
         assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
         assert not answers(schedule.api)
         assert not dashboard_file(schedule.project).exists()
@@ -150,35 +154,80 @@ class TestSchedule:
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory):
     project = write_project(tmp_path_factory.mktemp("dashboard") / "project")
-    port = choose_port(None)
+    port = own_port()
     with Background("-c", DASHBOARD, str(port), cwd=project) as process:
         process.project, process.port = project, port
-        process.url = process.wait_for("dashboard:", 100).split()[-1]
+        process.url = process.wait_for("dashboard:", 300).split()[-1]
+        process.password = process.wait_for("the page asks for a password:", 300).split()[-1]
         yield process
 
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(500)
 class TestDashboard:
     def test_it_says_where_it_is_and_shows_its_page(self, dashboard):
         assert dashboard.url == f"http://127.0.0.1:{dashboard.port}"
-        settings = ask(dashboard.url, "/ui-settings")
-        assert settings["api_url"] == f"{dashboard.url}/api"
+        with urllib.request.urlopen(f"{dashboard.url}/ui-settings", timeout=30) as reply:
+            settings = json.loads(reply.read())
+        assert settings["api_url"] == f"{dashboard.url}/api" and settings["auth"] == "BASIC"
+
+    def test_it_asks_for_a_password_that_only_the_user_can_read(self, dashboard):
+        path = auth_file(dashboard.project)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert dashboard.password == path.read_text(encoding="utf-8").strip()
+        assert re.fullmatch(r"espalier:[\w-]{32}", dashboard.password)
+        for headers in ({}, {"Authorization": "Basic eDp5"}):
+            with pytest.raises(HTTPError, match="401"):
+                urllib.request.urlopen(
+                    urllib.request.Request(f"{dashboard.url}/api/version", headers=headers), timeout=30
+                )
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({"Host": "evil.example"}, 400),
+            ({"Host": "127.0.0.1.evil.example:4200"}, 400),
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "http://127.0.0.1:1"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": "OWN"}, 200),
+        ],
+    )
+    def test_other_hosts_and_pages_are_refused_even_with_the_password(self, dashboard, headers, status):
+        headers = {name: dashboard.url if text == "OWN" else text for name, text in headers.items()}
+        if status == 200:
+            assert ask(dashboard.project, "/flow_runs/count", {}, **headers) >= 0
+        else:
+            with pytest.raises(HTTPError, match=str(status)):
+                ask(dashboard.project, "/flow_runs/count", {}, **headers)
+
+    def test_a_shell_is_told_how_to_reach_it(self, dashboard):
+        done = run_python("-m", "flows.cli", "dashboard", "--env", cwd=dashboard.project, timeout=400)
+        assert done.stdout.splitlines() == [
+            f"export PREFECT_API_URL={dashboard.url}/api", f"export PREFECT_API_AUTH_STRING={dashboard.password}"
+        ]  # fmt: skip
+
+    def test_another_folder_is_told_what_is_missing(self, dashboard, tmp_path):
+        done = run_python("-m", "flows.cli", "run", "--quiet", cwd=write_project(tmp_path), timeout=400,
+                          PREFECT_API_URL=f"{dashboard.url}/api")  # fmt: skip
+        assert done.returncode == 1
+        assert "asks for another authentication string; set PREFECT_API_AUTH_STRING" in done.stderr
 
     def test_a_run_of_the_project_goes_there(self, dashboard):
         code = "from pathlib import Path; from flows.run import run_flow; run_flow(Path('.'))"
-        done = run_python("-c", code, cwd=dashboard.project, timeout=100)
+        done = run_python("-c", code, cwd=dashboard.project, timeout=400)
         assert done.returncode == 0 and done.stderr == "", done.stderr
-        (run,) = ask(f"{dashboard.url}/api", "/flow_runs/filter", {})
+        (run,) = ask(dashboard.project, "/flow_runs/filter", {})
         assert run["state_type"] == "COMPLETED"
 
     def test_a_second_one_says_that_it_runs_already(self, dashboard):
-        done = run_python("-c", DASHBOARD, cwd=dashboard.project, timeout=60)
-        assert (done.returncode, done.stdout) == (0, f"dashboard: {dashboard.url} (it runs already)\n")
+        done = run_python("-c", DASHBOARD, cwd=dashboard.project, timeout=400)
+        place = f"the page asks for a password: it is in {auth_file(dashboard.project)}\n"
+        assert (done.returncode, done.stdout) == (0, f"dashboard: {dashboard.url} (it runs already)\n{place}")
 
     def test_a_port_in_use_is_named(self, dashboard, tmp_path):
-        done = run_python("-c", DASHBOARD, str(dashboard.port), cwd=write_project(tmp_path), timeout=60)
+        done = run_python("-c", DASHBOARD, str(dashboard.port), cwd=write_project(tmp_path), timeout=400)
         assert done.returncode == 1
         assert f"port {dashboard.port} is in use: choose another with --port" in done.stderr
 
@@ -186,19 +235,19 @@ class TestDashboard:
         """A terminal sends the signal to the whole group."""
         server = json.loads(dashboard_file(dashboard.project).read_text(encoding="utf-8"))
         os.killpg(dashboard.process.pid, signal.SIGINT)
-        assert dashboard.process.wait(40) == 0
+        assert dashboard.process.wait(120) == 0
         assert not psutil.pid_exists(server["pid"])
         assert not dashboard_file(dashboard.project).exists()
 
 
 @pytest.mark.server
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(500)
 def test_a_server_ends_when_its_parent_is_killed(tmp_path):
     """Even when the parent could do nothing about it, and before the server is up."""
-    with Background("-c", DASHBOARD, cwd=write_project(tmp_path)) as process:
-        (server,) = eventually(lambda: psutil.Process(process.process.pid).children(), 30, every=0.05)
+    with Background("-c", DASHBOARD, str(own_port()), cwd=write_project(tmp_path)) as process:
+        (server,) = eventually(lambda: psutil.Process(process.process.pid).children(), 300, every=0.05)
         process.end(signal.SIGKILL)
-    _, alive = psutil.wait_procs([server], timeout=40)
+    _, alive = psutil.wait_procs([server], timeout=400)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -37,8 +37,10 @@ def espalier(capsysbinary, monkeypatch):
     return run
 
 
-def test_the_places_of_models_are_those_of_the_store():
-    assert cli.MODELS == (store.CHAMPION, store.CANDIDATE)
+@pytest.fixture
+def project(promoted):
+    """What is used is a champion."""
+    return promoted
 
 
 # ---- tag
@@ -198,7 +200,7 @@ def test_sweep_needs_features(espalier, tmp_path):
 def test_sweep_as_a_flow_is_the_same(espalier, project):
     direct = json.loads(espalier("-C", project, "sweep", "--direct", "--quiet", "--points", "3", "--json")[1])
     arguments = ("-m", "flows.cli", "-C", str(project), "sweep", "--points", "3", "--json", "--quiet")
-    done = run_python(*arguments, cwd=project, timeout=240, PREFECT_HOME=str(project / "prefect"))
+    done = run_python(*arguments, cwd=project, timeout=400, PREFECT_HOME=str(project / "prefect"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == direct
 

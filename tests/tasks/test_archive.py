@@ -74,7 +74,6 @@ def test_a_decision_keeps_model_report_figures_and_parameters(reported):
     assert store.read_json(kept / "decision.json") == decision
     used = (kept / "params.yaml").read_text()
     assert "max_iterations: 15" in used and "notify" not in used
-    assert (kept.parent / ".gitignore").read_text() == "*\n"
     assert archive.names(reported) == [decision["id"]] and decision["id"].endswith(decision["model_sha256"][:12])
 
 
@@ -150,7 +149,7 @@ def test_a_champion_is_named_by_steps_or_by_its_hash(project):
     assert archive.earlier_champion(project, "1") == hashes[0]
     assert archive.earlier_champion(project, hashes[3]) == hashes[3], "forward, too"
     for text, what in (("4", "cannot go back by 4"), ("0", "cannot go back by 0"), ("f00d", "no champion 'f00d'"),
-                       (hashes[1], "is the champion already"), ("", "is the beginning of several models")):  # fmt: skip
+                       (hashes[1], "is the champion already"), ("", "no champion ''")):  # fmt: skip
         with pytest.raises(EspalierError, match=what):
             archive.earlier_champion(project, text)
 
@@ -213,4 +212,15 @@ def test_nothing_is_restored_over_what_is_there(project, tmp_path):
         archive.restore(project, decision["id"], tmp_path)
     with pytest.raises(EspalierError, match="nothing is kept of this retraining"):
         archive.restore(project, "20260101-000000-abc", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "../archive", "*"])
+def test_what_names_no_retraining_restores_nothing(project, tmp_path, name):
+    """Not even where there is only one, whose name begins with nothing, too."""
+    decide(project)
+    with pytest.raises(EspalierError, match="nothing is kept of this retraining"):
+        archive.restore(project, name, tmp_path / "out")
+    with pytest.raises(EspalierError, match="no champion"):
+        archive.earlier_champion(project, name)
     assert not (tmp_path / "out").exists()

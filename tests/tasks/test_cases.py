@@ -33,7 +33,7 @@ def check(tmp_path, model, text, name="cases.conll", **ingest):
     params.promote.cases = name
     for key, value in ingest.items():
         setattr(params.ingest, key, value)
-    return cases.check_cases(model, cases.read_cases(tmp_path, params, 1))
+    return cases.check_cases(model, cases.read_cases(tmp_path, params, 1, model.labels))
 
 
 def other(label):
@@ -60,6 +60,15 @@ def test_any_label_will_do_where_the_case_does_not_care(tmp_path, model, known):
     assert wrong == [], "the mark is that of the training data"
 
 
+def test_a_mark_that_is_a_label_of_the_model_is_that_label(tmp_path):
+    for name, labels, marks in (("a", ["_", "X|Y"], (None, None)), ("b", ["A"], ("_", "|"))):
+        (tmp_path / f"{name}.conll").write_text("t _\n\nt A|B\n")
+        params = small_params()
+        params.promote.cases = f"{name}.conll"
+        found = cases.read_cases(tmp_path, params, 1, labels)["label"].to_list()
+        assert found == (["_", "A|B"] if marks == (None, None) else ["", "A\x1fB"])
+
+
 def test_one_of_several_labels_will_do(tmp_path, model, known):
     tokens, labels = known[0]
     assert check(tmp_path, model, columns([(tokens, [f"zzz|{labels[0]}", *labels[1:]])])) == []
@@ -78,7 +87,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path, model, known):
     params = small_params()
     params.promote.cases = "none.conll"
     with pytest.raises(EspalierError, match="promote.cases is 'none.conll': there is no such file in"):
-        cases.read_cases(tmp_path, params, 1)
+        cases.read_cases(tmp_path, params, 1, [])
     with pytest.raises(EspalierError, match="cases.conll has 2 input columns, the training file 1: expected the same"):
         check(tmp_path, model, "a b X\n")
     with pytest.raises(EspalierError, match="cases.conll: holds no token"):

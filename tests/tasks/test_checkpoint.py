@@ -121,7 +121,7 @@ def test_a_state_is_written_at_most_every_so_many_seconds(tmp_path):
     kept = Checkpoint(tmp_path, "key", 60, print, clock=lambda: now[0])
     for second, expected in ((10, None), (59, None), (61, 61), (100, 61), (122, 122)):
         now[0] = second
-        kept.offer(State(np.zeros(2), 1.0, np.zeros(2), second, 1, None, [], [{"iteration": second}]))
+        kept.offer(State(np.zeros(2), 1.0, np.zeros(2), second, 1, None))
         found = Checkpoint(tmp_path, "key", 60, lambda text: None).earlier()
         assert (found and found.iteration) == expected
     assert kept.save() and Checkpoint(tmp_path, "key", 60, lambda text: None).earlier().iteration == 122
@@ -149,7 +149,7 @@ def test_a_state_is_the_same_after_it_was_written_and_read(tmp_path):
     vectors = [rng.normal(size=7) for _ in range(6)]
     vectors[0][:3] = [0.0, -0.0, 5e-324]
     state = State(vectors[0], 0.1 + 0.2, vectors[1], 4, 9, None, [(vectors[2], vectors[3]), (vectors[4], vectors[5])],
-                  [{"iteration": 0, "objective": 1 / 3}])  # fmt: skip
+                  [{"iteration": 0, "objective": 1 / 3, "gradient_norm": 0.5}])  # fmt: skip
     kept = Checkpoint(tmp_path, "key", 0, print, [0.25])
     kept.offer(state)
     times, heard = [], []
@@ -178,8 +178,52 @@ def test_a_damaged_state_is_told_of_and_left(project, how):
     assert states(project) == []
 
 
-def test_a_state_of_something_else_is_not_found(project):
-    manifest, params = store.whole_manifest(project), params_of()
+def rewrite(path, **changed):
+    """The same file with other arrays in it, as a person or a program might leave it."""
+    with np.load(path) as found:
+        arrays = {name: found[name] for name in found.files}
+    np.savez(path, **arrays | {name: change(arrays[name]) for name, change in changed.items()})
+
+
+def with_nan(vector):
+    return np.where(np.arange(len(vector)) == 1, np.nan, vector)
+
+
+def with_meta(**changed):
+    return lambda meta: np.frombuffer(json.dumps(json.loads(meta.tobytes()) | changed).encode(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"theta": with_nan}, "theta[1] is not finite"),
+        ({"gradient": lambda v: v + np.inf}, "gradient[0] is not finite"),
+        ({"y0": with_nan}, "y0[1] is not finite"),
+        ({"theta": lambda v: v[:-1], "gradient": lambda v: v[:-1]}, "weights, expected"),
+        ({"s0": lambda v: v[:-1]}, "s0 has"),
+        ({"theta": lambda v: v.astype(str)}, "theta is not a row of numbers"),
+        ({"meta": with_meta(loss=float("nan"))}, "loss nan"),
+        ({"meta": with_meta(reason="tired")}, "a reason to stop that is not known"),
+        ({"meta": with_meta(history=[[]])}, ""),
+        ({"meta": with_meta(times=[])}, "0 times of 6 iterations"),
+        ({"meta": with_meta(pairs="many")}, ""),
+        ({"meta": with_meta(extra=3)}, ""),
+    ],
+)  # fmt: skip
+def test_a_state_that_no_solver_can_go_on_from_is_told_of_and_left(project, changed, why):
+    expected, params = result_of(project, params_of()), params_of()
+    with pytest.raises(KeyboardInterrupt):
+        result_of(project, params, Interrupting(5))
+    (path,) = states(project)
+    rewrite(path, **changed)
+    progress = Interrupting()
+    assert result_of(project, params, progress) == expected
+    assert f"{path} is damaged (" in progress.heard[0] and why in progress.heard[0]
+    assert progress.heard[0].endswith("and will be replaced: training starts anew")
+
+
+def test_a_state_of_something_else_is_not_found(project, monkeypatch):
+    manifest, params = store.read_manifest(project), params_of()
     shards = store.Shards(project, "train", manifest).described()["hashes"]
     key = key_of(project, params.train, manifest, shards, BLOCK)
     for name in ("threads", "cluster", "checkpoint_seconds"):
@@ -196,6 +240,9 @@ def test_a_state_of_something_else_is_not_found(project):
     others.add(key_of(project, params.train, manifest, shards, BLOCK))
     (project / "pinned.model").write_bytes((project / store.CANDIDATE).read_bytes())
     others.add(key_of(project, params_of(initial="pinned.model").train, manifest, shards, BLOCK))
+    before = key_of(project, params.train, manifest, shards, BLOCK)
+    monkeypatch.setenv("NUMBA_CPU_NAME", "another")
+    assert key_of(project, params.train, manifest, shards, BLOCK) != before, "the bytes depend on the compile target"
     assert len(others | {key}) == 10
 
 

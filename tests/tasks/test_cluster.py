@@ -1,5 +1,6 @@
 """Parts of the data on Dask workers: the same bytes as in one process, also when workers, shards or schedulers go."""
 
+import fcntl
 import os
 import re
 import resource
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -46,7 +48,7 @@ class Data:
     """The training data of a project, and the bytes of the objective over them in one process."""
 
     def __init__(self, root, block_tokens=BLOCK):
-        self.root, manifest = root, store.whole_manifest(root)
+        self.root, manifest = root, store.read_manifest(root)
         self.shards = store.Shards(root, "train", manifest)
         self.bounds = cut(self.shards.offsets(), block_tokens)
         kinds = observation_kinds(store.read_vocabulary(root)["observation"].to_list())
@@ -128,7 +130,7 @@ def test_any_run_of_sequences_is_read_across_shards(project):
     params = small_params()
     params.template.shard_tokens = 100
     run_stages(project, params, "template")
-    shards = store.Shards(project, "train", store.whole_manifest(project))
+    shards = store.Shards(project, "train", store.read_manifest(project))
     assert len(shards.names) > 5
     whole, weights = shards.read_all(), np.arange(180.0)
     for lo, hi in ((0, 180), (0, 1), (17, 23), (19, 20), (20, 60), (179, 180)):
@@ -244,14 +246,59 @@ def test_other_weights_are_an_error(project, tmp_path, as_worker, monkeypatch):
         blocks.prepare(folder, 0, 6)
 
 
-def test_a_shared_folder_outlives_its_maker_only_until_the_next_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "YOUNG", 0.0)
-    left = tmp_path / "espalier-shared-dead"
-    left.mkdir()
-    (left / "lock").touch()
-    (left / "theta").write_bytes(b"x")
+MAKER = """
+import sys, time
+from pathlib import Path
+from tasks.cluster import sharing
+with sharing.own_folder(Path(sys.argv[1])) as folder:
+    (folder / "theta").write_bytes(b"x")
+    print(folder, flush=True)
+    time.sleep(300)
+"""
+
+
+def made_elsewhere(place, then_killed: bool):
+    """A shared folder and the process that has made it."""
+    process = Background("-c", MAKER, str(place), cwd=place)
+    folder = Path(process.wait_for(str(place), 60))
+    if then_killed:
+        process.end(signal.SIGKILL)
+    return folder, process
+
+
+def test_a_shared_folder_outlives_its_maker_only_until_the_next_start(tmp_path, project, monkeypatch):
+    """Also where the next one has no use for such a folder itself; nobody waits until it is old."""
+    monkeypatch.setattr(sharing, "memory_folder", lambda: tmp_path)
+    alive, process = made_elsewhere(tmp_path, then_killed=False)
+    dead, _ = made_elsewhere(tmp_path, then_killed=True)
+    another = tmp_path / dead.name.replace("-shared-", "-other-")  # not one of ours
+    another.mkdir()
+    with process:
+        assert dead.is_dir() and str(process.process.pid) in alive.name
+        sharing.clear_dead(project)
+        assert (dead.exists(), alive.is_dir(), another.is_dir()) == (False, True, True)
+        # The number of a process that died is that of another one now, and a folder is locked though its maker is not
+        # among the processes that are seen here.
+        reused, unseen = (tmp_path / f"espalier-shared-{who}-x" for who in (f"{process.process.pid}-1", "4194304-1"))
+        for folder in (reused, unseen):
+            folder.mkdir()
+        with (unseen / "lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            sharing.clear_dead(project)
+            assert (reused.exists(), unseen.is_dir(), alive.is_dir()) == (False, True, True)
+
+
+def test_the_next_training_clears_what_a_dead_driver_left(tmp_path, project, monkeypatch):
+    monkeypatch.setattr(sharing, "memory_folder", lambda: tmp_path)
+    dead, _ = made_elsewhere(tmp_path, then_killed=True)
+    train.main(project, small_params(), Progress())
+    assert not dead.exists()
+
+
+def test_shared_folders_go_away_in_the_end(tmp_path):
     foreign = tmp_path / "espalier-cache"
     foreign.mkdir()
+    left = made_elsewhere(tmp_path, then_killed=True)[0]
     with sharing.own_folder(tmp_path) as mine:
         with sharing.own_folder(tmp_path) as other:
             assert mine.exists() and other.exists() and mine != other and not left.exists()
@@ -459,7 +506,7 @@ train.main(Path("."), params, Lines(), {block})
 
 @needs_dask
 @pytest.mark.slow
-def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(project, monkeypatch):
+def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(project):
     params = small_params()
     params.train.checkpoint_seconds = 0
     expected = result_of(project, params)
@@ -473,7 +520,6 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_o
     _, alive = psutil.wait_procs(family, timeout=60)
     assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
     assert not nothing_left(project)
-    monkeypatch.setattr(sharing, "YOUNG", 0.0)  # what it has left behind is old enough
     params.train.cluster = "local:2"
     progress = Killing(None)
     assert result_of(project, params, progress=progress) == expected
@@ -567,6 +613,16 @@ def test_clusters_by_workers_are_the_bytes_of_one_process(project, standing, ask
     run_stages(project, params, "weigh")
     assert [(project / path).read_bytes() for path in (store.WEIGHTS, store.CLUSTERS)] == expected
     assert {"count_bags", "rows_of_bags"} == set(asked) and nothing_left(project)
+
+
+@needs_dask
+@pytest.mark.slow
+def test_workers_that_compile_for_another_processor_are_refused(project, standing, monkeypatch):
+    monkeypatch.setenv("NUMBA_CPU_NAME", "another")
+    params = small_params()
+    params.train.cluster = standing
+    with pytest.raises(EspalierError, match=r"compiles for .*, this process for another \(NUMBA_CPU_NAME\)"):
+        result_of(project, params)
 
 
 @needs_dask

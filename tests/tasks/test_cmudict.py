@@ -111,4 +111,6 @@ def test_nouns_are_those_of_the_task(dictionary, monkeypatch):
         "source": "cmudict",
         "nouns": {"token": "letter", "label": "phoneme", "sequence": "word"},
         "truth": None,
+        "measure": {"name": "edit_error", "silent": "_", "join": "+"},
+        "reading": None,
     }

@@ -168,7 +168,10 @@ def test_parts_of_a_corpus(tmp_path):
     assert {name: pl.concat(part())["x0"].to_list() for name, part in corpus.parts.items()} == {
         "train": ["a"], "dev": ["b"], "test": ["c"], "unlabelled": ["d", "e"],
     }  # fmt: skip
-    assert corpus.info() == {"source": "conll:train", "nouns": source.NOUNS, "truth": None}
+    info = corpus.info()
+    reading = info.pop("reading")
+    assert info == {"source": "conll:train", "nouns": source.NOUNS, "truth": None, "measure": None}
+    assert (reading["format"], reading["inputs"], reading["label_column"]) == ("conll", 1, -1)
     assert set(source.read(tmp_path, Ingest(source="conll", path="train")).parts) == {"train"}
 
 

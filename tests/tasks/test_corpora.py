@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.measures import chunks
+from engine.spans import spans_of
 from tasks.formats import Reading
 from tasks.params import Ingest
 from tasks.sources import cmudict, files
@@ -32,7 +32,8 @@ def test_conll_2000(corpora, name, sequences, tokens, labels, found):
     table = read(corpora, name)
     assert table.columns == ["sequence", "x0", "x1", "label"]
     assert (table["sequence"].n_unique(), len(table), table["label"].n_unique()) == (sequences, tokens, labels)
-    assert len(chunks(table["label"].to_list(), sequence_offsets(table["sequence"].to_numpy()))) == found
+    offsets = sequence_offsets(table["sequence"].to_numpy())
+    assert sum(map(len, spans_of(table["label"].to_list(), offsets))) == found
 
 
 @pytest.mark.parametrize(

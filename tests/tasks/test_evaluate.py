@@ -15,8 +15,9 @@ from stage_runs import run_stages, small_params, tree
 from engine.data import select
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds
+from engine.measures import measure_of
 from engine.model import Model
-from tasks import evaluate, store
+from tasks import evaluate, headline, store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.tagging import renumber
@@ -110,7 +111,12 @@ def test_metrics_by_hand(by_hand):
         # bins of a fifth: [0.4, 0.6) holds 0.5 wrong; [0.6, 0.8) holds 0.75 twice, one right; [0.8, 1] 0.8 twice, right
         "calibration_error": 1 / 5 * 0.5 + 2 / 5 * 0.25 + 2 / 5 * 0.2,
         "active_unigram": 2, "active_start": 0, "active_bigram": 0,
+        # resamples of three words with 0 of 2, 1 of 1 and 1 of 2 wrong: some hold the first alone, some the second
+        "measure": "token_error", "token_error_low": 0.0, "token_error_high": 1.0,
     } | INFO  # fmt: skip
+    without = {"token_error": 2 / 3, "sequence_error": 1.0}  # training has ab, too
+    assert found.pop("overlap") == {"sequences": 1, "share": 1 / 3, "without": without}
+    assert set(found.pop("decoders")) == {"viterbi", "posterior", "used", "part"}
     assert set(found) == set(expected)
     for name, value in expected.items():
         assert found[name] == (pytest.approx(value, abs=1e-9) if isinstance(value, float) else value), name
@@ -228,11 +234,12 @@ def test_chunk_scores_are_those_of_seqeval(columns):
     gold, guess = columns
     flat_gold, flat_guess = sum(gold, []), sum(guess, [])
     offsets = np.cumsum([0, *map(len, gold)])
-    found = evaluate.error_figures(flat_gold, flat_guess, offsets)
+    found = evaluate.error_figures(measure_of(None, flat_gold + flat_guess), flat_gold, flat_guess, offsets)
     assert found["token_error"] == pytest.approx(np.mean([a != b for a, b in zip(flat_gold, flat_guess, strict=True)]))
     if set(flat_gold + flat_guess) == {"O"}:
-        assert "f1" not in found
+        assert "f1" not in found and found["measure"] == "token_error"
         return
+    assert found["measure"] == "f1" and found["f1_low"] <= found["f1_high"]
     for name, function in {"precision": precision_score, "recall": recall_score, "f1": f1_score}.items():
         assert found[name] == pytest.approx(function(gold, guess, zero_division=0), abs=EXACT)
     for kind, row in found["chunks"].items():
@@ -241,8 +248,30 @@ def test_chunk_scores_are_those_of_seqeval(columns):
 
 
 def test_labels_that_are_no_chunks_get_no_chunk_scores():
-    found = evaluate.error_figures(["O", "B"], ["O", "O"], np.array([0, 2]))
-    assert set(found) == {"token_error", "sequence_error"}
+    found = evaluate.error_figures(measure_of(None, ["O", "B"]), ["O", "B"], ["O", "O"], np.array([0, 2]))
+    assert set(found) == {"measure", "token_error", "token_error_low", "token_error_high", "sequence_error"}
+
+
+SPELT = {"name": "edit_error", "silent": "_", "join": "+"}
+
+
+def test_where_labels_spell_a_string_the_string_is_judged():
+    """Two words: the same string from other letters, and one phoneme of three replaced."""
+    gold, said, offsets = ["_", "K", "AH", "S"], ["K", "_", "K+S", "_"], np.array([0, 2, 4])
+    found = evaluate.error_figures(measure_of(SPELT, gold), gold, said, offsets)
+    assert found["edit_error"] == pytest.approx(1 / 3) and found["measure"] == "edit_error"
+    assert found["token_error"] == 1.0 and found["sequence_error"] == 0.5
+    assert (found["edit_error_low"], found["edit_error_high"]) == (0.0, 0.5), "both words are the first, or the second"
+
+
+def test_the_words_for_letters_and_strings():
+    metrics = {"measure": "edit_error", "edit_error": 0.1, "token_error": 0.2, "sequence_error": 0.3}
+    assert headline.in_one_line(metrics, NOUNS) == "sound error 10.00%, letters wrong 20.00%, word error 30.00%"
+    entities = {"measure": "f1", "f1": 0.8, "f1_low": 0.75, "f1_high": 0.85, "token_error": 0.2}
+    assert headline.in_one_line(entities, NOUNS) == "F1 of entities 80.00% (75.00% to 85.00%), sound error 20.00%"
+    assert headline.in_one_line({"token_error": 0.2, "f1": 0.8}, NOUNS).startswith("F1 of entities 80.00%, sound"), (
+        "old"
+    )
 
 
 # ---- the stage on simulated data
@@ -312,7 +341,7 @@ def test_progress_ends_with_the_errors(by_hand):
             notes.append(note)
 
     evaluate.main(root, params, Listener())
-    assert notes == ["sound error 40.00%, word error 66.67%"]
+    assert notes == ["sound error 40.00% (0.00% to 100.00%), word error 66.67%"]
 
 
 # ---- parts: shards are measured one by one
@@ -320,7 +349,7 @@ def test_progress_ends_with_the_errors(by_hand):
 
 def test_the_figures_do_not_depend_on_the_shards(project):
     """Cut anywhere between sequences, the parts put together are those of the whole, to the bit."""
-    manifest, model = store.whole_manifest(project), Model.load(project / store.CANDIDATE)
+    manifest, model = store.read_manifest(project), Model.load(project / store.CANDIDATE)
     observations = store.read_vocabulary(project)["observation"].to_list()
     data = renumber(store.read_dataset(project, "test", manifest), model, observations, manifest["labels"])
     whole = evaluate.measure(data, model.layout, model.theta)

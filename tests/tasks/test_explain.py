@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -23,6 +24,13 @@ WORD = st.text(st.sampled_from(LETTERS), min_size=1, max_size=5)
 EXACT = 1e-9
 
 
+def whole(found, reason):
+    """The other labelling of all positions."""
+    other = found.labels.copy()
+    other[reason.begin : reason.begin + len(reason.other)] = reason.other
+    return other
+
+
 def dataset_of(model, *words):
     rows = [row for word in words for row in observations_of(model, word)]
     return make_dataset(np.array(rows, np.int32), None, np.cumsum([0, *map(len, words)]))
@@ -35,10 +43,10 @@ def test_the_sum_is_the_difference_of_the_two_log_probabilities(word, which, top
     (found,) = explain.explain(model, data := dataset_of(model, word))
     told = explain.as_object(model, list(word), found, top)
     for t, (row, reason) in enumerate(zip(told["tokens"], found.reasons, strict=True)):
-        assert reason.other[t] == reason.runner_up != found.labels[t]
+        assert whole(found, reason)[t] == reason.runner_up != found.labels[t]
         best, other = (
             float(decode.sequence_log_probability(data, model.layout, model.theta, np.array(labels, np.int32))[0])
-            for labels in (found.labels, reason.other)
+            for labels in (found.labels, whole(found, reason))
         )
         listed = [weight["adds"] for weight in row["weights"]]
         assert math.fsum(listed) + row["rest"] == pytest.approx(best - other, abs=EXACT)
@@ -63,7 +71,7 @@ def test_labels_probabilities_and_runners_up_are_those_of_enumeration(word, whic
         assert reason.runner_up == max(others, key=lambda y: gamma[t, y])
         assert reason.runner_up_probability == pytest.approx(gamma[t, reason.runner_up], abs=EXACT)
         allowed = [None] * t + [{reason.runner_up}] + [None] * (len(word) - t - 1)
-        assert tuple(reason.other) == restricted.distribution(rows, n_labels, weights, allowed)[0][0][0]
+        assert tuple(whole(found, reason)) == restricted.distribution(rows, n_labels, weights, allowed)[0][0][0]
 
 
 @EXAMPLES
@@ -76,7 +84,7 @@ def test_each_share_is_a_weight_by_how_much_more_often_it_counts(word, which):
     keys = [(("mu", "start", "lam")[f], o, *((p,) if f == 2 else ()), y)
             for f, o, p, y in zip(family, observation, previous, label, strict=True)]  # fmt: skip
     for reason in found.reasons:
-        mine, other = (chain.features(rows, list(map(int, labels))) for labels in (found.labels, reason.other))
+        mine, other = (chain.features(rows, list(map(int, labels))) for labels in (found.labels, whole(found, reason)))
         expected = {key: mine.count(key) - other.count(key) for key in {*mine, *other} if key in keys}
         assert {keys[s.slot]: s.times for s in reason.shares} == {k: n for k, n in expected.items() if n}
         assert all(s.value == s.times * model.theta[s.slot] for s in reason.shares)
@@ -85,7 +93,7 @@ def test_each_share_is_a_weight_by_how_much_more_often_it_counts(word, which):
 def test_sequences_do_not_look_at_each_other_and_long_ones_go_in_parts(monkeypatch):
     model = MODELS[0]
     together = list(explain.explain(model, dataset_of(model, "abé", "b/a")))
-    monkeypatch.setattr(explain, "POSITIONS", 4)  # one copy at a time
+    monkeypatch.setattr(explain, "BLOCK", 1)  # two positions at a time
     alone = [explain.explain_one(model.layout, model.theta, dataset_of(model, word)) for word in ("abé", "b/a")]
     for one, other in zip(together, alone, strict=True):
         assert explain.as_object(model, list("abc"), one) == explain.as_object(model, list("abc"), other)
@@ -93,6 +101,73 @@ def test_sequences_do_not_look_at_each_other_and_long_ones_go_in_parts(monkeypat
     assert explain.explain_one(model.layout, model.theta, select(both, np.array([1]))).labels.tolist() == (
         together[1].labels.tolist()
     )
+
+
+def by_trying(model, data, labels, seconds):
+    """The best labelling with one allowed label at a position, for each position by itself: T copies of T positions."""
+    length = len(labels)
+    copies = select(data, np.zeros(length, np.int64))
+    allowed = np.full((length, length), -1, np.int32)
+    np.fill_diagonal(allowed, seconds)
+    found = decode.viterbi(copies._replace(labels=allowed.ravel()), model.layout, model.theta, allowed="labels")
+    return found.reshape(length, length)
+
+
+@settings(EXAMPLES, max_examples=60)
+@given(st.text(st.sampled_from(LETTERS), min_size=1, max_size=40), st.integers(0, 5), st.sampled_from([0.0, 0.5, 0.9]))
+def test_the_other_labellings_are_those_of_a_search_for_each(word, seed, sparse):
+    model = model_of(sparse=sparse, seed=seed, labels=("W", "X", "Y", "Z"))
+    (found,) = explain.explain(model, data := dataset_of(model, word))
+    others = by_trying(model, data, found.labels, [reason.runner_up for reason in found.reasons])
+    mine = np.array([whole(found, reason) for reason in found.reasons])
+    copies = select(data, np.zeros(len(word), np.int64))
+    scores, expected = (
+        decode.sequence_score(copies, model.layout, model.theta, labels.ravel()) for labels in (mine, others)
+    )
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=EXACT)
+    if not sparse:  # no two labellings are equal
+        assert np.array_equal(mine, others)
+    best = decode.sequence_score(data, model.layout, model.theta, found.labels)[0]
+    np.testing.assert_allclose([r.difference for r in found.reasons], best - expected, rtol=0, atol=EXACT)
+
+
+def locked():
+    """Labels that never change within a sequence, so that a label there changes all others."""
+    names = ["*:a"]
+    layout = dense_layout(2, observation_kinds(names))
+    slots = list(zip(*(column.tolist() for column in layout.slots()), strict=True))
+    value = {(2, 0, 0, 0): 5.0, (2, 0, 1, 1): 5.0, (1, 0, -1, 0): 0.25}
+    theta = np.array([value.get(slot, 0.0) for slot in slots])
+    return Model.compact(layout, theta, names, ["X", "Y"], ["*:%x[0,0]"], {})
+
+
+@pytest.mark.parametrize("reach", [3, 1000])
+def test_where_all_labels_hang_together_the_sum_is_still_the_difference(monkeypatch, reach):
+    monkeypatch.setattr(explain, "REACH", reach)
+    model = locked()
+    (found,) = explain.explain(model, make_dataset(np.zeros((20, 1), np.int32), None, np.array([0, 20])))
+    told = explain.as_object(model, ["a"] * 20, found, 1)
+    assert [len(reason.other) for reason in found.reasons] == [
+        min(t, reach) + 1 + min(19 - t, reach) for t in range(20)
+    ]
+    assert [reason.cut for reason in found.reasons] == [reach == 3] * 20
+    for row in told["tokens"]:
+        assert row["difference"] == pytest.approx(0.25)
+        assert sum(weight["adds"] for weight in row["weights"]) + row["rest"] == pytest.approx(0.25)
+
+
+def test_a_long_sequence_takes_memory_that_grows_with_it():
+    """A table of all labellings would take 16 GB here."""
+    model = MODELS[0]
+    word = "abé/" * 16_000
+    data = dataset_of(model, "abé/" * 4)
+    data = make_dataset(np.tile(data.observations[4:8], (len(word) // 4, 1)), None, np.array([0, len(word)]))
+    tracemalloc.start()
+    ways = explain.best_ways(model.layout, model.theta, data, decode.viterbi(data, model.layout, model.theta))
+    assert tracemalloc.get_traced_memory()[1] < 1000 * len(word)
+    tracemalloc.stop()
+    begin, other, cut = ways.through(30_000, 1 - min(1, ways.labels[30_000]))
+    assert begin <= 30_000 < begin + len(other) < begin + 100 and not cut
 
 
 def test_a_single_label_needs_no_reason():

@@ -34,10 +34,14 @@ def put(folder, name, data):
     return path
 
 
+MARKS = {"unknown": "_", "set_separator": "|"}
+MARKED = Reading(**MARKS)
+
+
 def read(path, labelled=True, block_tokens=1000, notes=None, **options):
     """Sequences as the reference gives them."""
     paths = path if isinstance(path, list) else [path]
-    return sequences_of(formats.read_blocks(paths, Reading(**options), labelled, block_tokens, notes))
+    return sequences_of(formats.read_blocks(paths, Reading(**(MARKS | options)), labelled, block_tokens, notes))
 
 
 def refusal(path, **options):
@@ -116,7 +120,7 @@ def test_blocks_of_any_size_in_any_format_say_the_same(tmp_path_factory, sequenc
     expected = reference.finished(sequences)
     for name, data in every_format(sequences):
         path = put(folder, name + suffix, packed(data, suffix))
-        blocks = list(formats.read_blocks([path], Reading(), True, size))
+        blocks = list(formats.read_blocks([path], MARKED, True, size))
         assert sequences_of(blocks) == expected, name
         for block in blocks:
             assert len(block) <= size or block["sequence"].n_unique() == 1
@@ -139,7 +143,7 @@ def test_files_are_numbered_on_with_places(tmp_path):
         put(tmp_path, "a.conll", "a X\n\nb X\nc Y\n"),
         put(tmp_path, "b.jsonl", '\n{"tokens": ["d"], "labels": ["Y"]}'),
     ]
-    found = pl.concat(formats.read_located(paths, Reading(), True, 2))
+    found = pl.concat(formats.read_located(paths, MARKED, True, 2))
     assert found.rows() == [(0, 0, 1, "a", "X"), (1, 0, 3, "b", "X"), (1, 0, 4, "c", "Y"), (2, 1, 2, "d", "Y")]
     assert found.columns == ["sequence", "file", "line", "x0", "label"]
 
@@ -152,7 +156,7 @@ def test_files_with_other_columns_are_refused(tmp_path):
 
 def test_a_long_sequence_is_one_block(tmp_path):
     path = put(tmp_path, "a.conll", "a X\n\n" + "b X\n" * 5000 + "\nc X\n")
-    sizes = [len(block) for block in formats.read_blocks([path], Reading(), True, 10)]
+    sizes = [len(block) for block in formats.read_blocks([path], MARKED, True, 10)]
     assert sizes == [1, 5000, 1]
 
 
@@ -180,6 +184,14 @@ def test_test_data_without_labels(tmp_path):
 
 
 # ---- labels that are not fully known
+
+
+def test_a_mark_is_a_label_like_any_other_unless_it_is_asked_for(tmp_path):
+    path, texts = put(tmp_path, "a.conll", "a _\nb Y|X\nc X\n"), ["_", "Y|X", "X"]
+    blocks = list(formats.read_blocks([path], Reading(), True))
+    assert [y for _, y in sequences_of(blocks)[0]] == texts
+    formats.write(tmp_path / "b.conll", blocks)
+    assert [line.split("\t")[-1] for line in (tmp_path / "b.conll").read_text().split("\n")[:3]] == texts
 
 
 def test_unknown_labels_and_sets(tmp_path):
@@ -552,12 +564,12 @@ def test_the_bytes_of_each_format(tmp_path):
         ("o.conll", "a\tN\tX\nb\tV\t_\n\nc\tN\tX|Y\n\n"),
         ("o.jsonl", '{"tokens":[["a","N"],["b","V"]],"labels":["X","_"]}\n{"tokens":[["c","N"]],"labels":["X|Y"]}\n'),
     ):
-        formats.write(tmp_path / name, formats.read_blocks([path], Reading(), True))
+        formats.write(tmp_path / name, formats.read_blocks([path], MARKED, True), **MARKS)
         assert (tmp_path / name).read_text() == expected
-    formats.write(tmp_path / "o.gz", formats.read_blocks([path], Reading(), True), "conll", separator=" ")
+    formats.write(tmp_path / "o.gz", formats.read_blocks([path], MARKED, True), "conll", separator=" ", **MARKS)
     first = (tmp_path / "o.gz").read_bytes()
     assert gzip.decompress(first) == b"a N X\nb V _\n\nc N X|Y\n\n"
-    formats.write(tmp_path / "o.gz", formats.read_blocks([path], Reading(), True), "conll", separator=" ")
+    formats.write(tmp_path / "o.gz", formats.read_blocks([path], MARKED, True), "conll", separator=" ", **MARKS)
     assert (tmp_path / "o.gz").read_bytes() == first
 
 
@@ -587,17 +599,27 @@ def block(*cells, labels=None):
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path, blocks, options, expected):
     path = put(tmp_path, "a.conll", "old")
     with pytest.raises(EspalierError, match=expected):
-        formats.write(path, blocks, **options)
+        formats.write(path, blocks, **(MARKS | options))
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_an_error_on_the_way_leaves_nothing(tmp_path):
     source = put(tmp_path, "a.conll", "a X\n\nb\n")
     with pytest.raises(EspalierError, match="line 3 of .* has 1 column"):
-        formats.write(tmp_path / "folder" / "out.jsonl.gz", formats.read_blocks([source], Reading(), True, 1))
+        formats.write(tmp_path / "folder" / "out.jsonl.gz", formats.read_blocks([source], MARKED, True, 1))
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [source]
 
 
 def test_a_format_that_cannot_be_written(tmp_path):
     with pytest.raises(EspalierError, match="format 'parquet' cannot be written: choose one of conll, jsonl, arrow"):
         formats.write(tmp_path / "a.parquet", [block("a")])
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "shown"),
+    [("a X\n\ufeff\nb Y\n", 2, r"'\ufeff'"), ("\u200b\n\na X\n", 1, r"'\u200b'"), ("a X\nb\xa0Y\n", 2, r"'b\xa0Y'")],
+)
+def test_what_cannot_be_seen_is_shown_where_columns_are_missing(tmp_path, text, line, shown):
+    said = refusal(put(tmp_path, "a.conll", text))
+    assert said.endswith(f"; line {line} holds what cannot be seen: {shown}")
+    assert "cannot be seen" not in refusal(put(tmp_path, "b.conll", "a\tX\nb\n"))

@@ -63,7 +63,7 @@ def test_parameters_that_differ_from_the_run_before_are_told(tmp_path):
     for params in (first, second):
         history.append(tmp_path, run(1, id=params.train.solver, parameters=history.unusual(params)))
     assert [row["changed"] for row in history.read(tmp_path)] == [
-        {}, {"train.rho1": [2.0, 0.5], "train.solver": ["owlqn", "pqn"]},
+        {}, {"train.rho1": [2.0, 0.5], "train.solver": ["auto", "pqn"]},
     ]  # fmt: skip
     assert "secret" not in (tmp_path / store.HISTORY).read_text(encoding="utf-8")
 
@@ -102,12 +102,25 @@ def test_the_text_has_a_line_for_each_run_with_why_and_what_changed_below():
     rows = [run(1), run(2, outcome="failed", step="ingest", error="line 2 is bad", token_error=None, seconds={}),
             run(3, f1=0.905, drifted=True, changed={"train.rho1": [0.5, None]}, warnings=["not pushed"])]  # fmt: skip
     lines = history.as_text(rows).split("\n")
-    assert lines[0].split() == "id outcome error F1 active kB iterations seconds drift".split()
-    assert lines[1].split() == [run(1)["id"], "promoted", "10.10%", "–", "999", "20.0", "30", "2.5", "0.0100"]
+    heads = ["id", "outcome", "F1", "token error", "active", "kB", "iterations", "seconds", "drift"]
+    assert re.split(r" {2,}", lines[0]) == heads
+    assert lines[1].split() == [run(1)["id"], "promoted", "–", "10.10%", "999", "20.0", "30", "2.5", "0.0100"]
     assert lines[2] == "    not worse"
     assert lines[3].split()[1:3] == ["failed", "–"] and lines[4] == "    ingest: line 2 is bad"
     assert lines[5].split()[-2:] == ["0.0100", "!"] and "90.50%" in lines[5]
     assert lines[6:] == ["    train.rho1: 0.5 → null", "    not worse", "    warning: not pushed"]
+
+
+def test_what_a_run_is_judged_by_comes_first_with_its_interval_and_reasons_once():
+    judged = {"measure": "f1", "f1": 0.9, "f1_low": 0.88, "f1_high": 0.92}
+    refused = {"outcome": "refused", "reason": "a; b", "reasons": ["a", "b"], "forced": False}
+    lines = history.as_text([run(1), run(2, **judged, **refused)]).split("\n")
+    assert "  90.00% (88.00% to 92.00%)  " in lines[3] and lines[3].index("(88") < lines[3].index("10.20%")
+    assert lines[4:] == ["    2 reasons against it:", "    - a", "    - b"]
+    spelt = history.as_text([run(1, measure="edit_error", edit_error=0.07, edit_error_low=0.06, edit_error_high=0.08)])
+    assert "edit error  token error" in spelt and "7.00% (6.00% to 8.00%)" in spelt
+    drawn = history.body([run(1), run(2, **judged, **refused)])
+    assert drawn.index("history-f1") < drawn.index("history-error") and "90.00% (88.00% to 92.00%)" in drawn
 
 
 # ---- the page

@@ -70,7 +70,7 @@ def inputs(part):
 def parts_of(corpus, options):
     """The four parts as whole tables, as the stage writes them."""
     found = {name: [] for name in store.SPLITS}
-    corpus.parts["train"], _ = ingest.limited(corpus.parts["train"], options.limit, options.seed)
+    corpus.parts["train"], _ = ingest.limited(corpus.parts["train"], options.most(), options.seed)
     for name, piece in ingest.pieces(corpus, options):
         found[name].append(piece)
     return {name: pl.concat(pieces) for name, pieces in found.items()}
@@ -275,10 +275,83 @@ def test_what_is_partly_labelled_stays_in_the_training_data():
         assert inputs(parts[name]) == [rows for rows in inputs(before[name]) if rows not in partial]
 
 
-def test_a_given_test_part_must_be_fully_labelled():
-    test = [word("xyz", "T"), word("uv", "")]
-    with pytest.raises(EspalierError, match="sequence 1 of the test part is not fully labelled: .* label it, or move"):
-        parts_of(corpus_of(words(20), test=test), Ingest(limit=None))
+@pytest.mark.parametrize(("label", "parameter"), [("_", "unknown"), ("X|Y", "set_separator")])
+def test_a_given_test_part_must_be_fully_labelled(tmp_path, label, parameter):
+    params = conll_project(tmp_path, "a X\n\nb Y\n", test_path="test.conll", unknown="_", set_separator="|")
+    (tmp_path / "test.conll").write_text(f"c X\n\nd X\ne {label}\n")
+    with pytest.raises(EspalierError, match=rf"^line 4 of .*test.conll: .* by ingest.{parameter}, .* the test part; "):
+        ingest.main(tmp_path, params, Progress())
+    setattr(params.ingest, parameter, None)  # now it is a label
+    assert ingest.main(tmp_path, params, Progress())["test"] == 2
+
+
+# ---- what is said of a split
+
+
+class Listener(Progress):
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def said(root, params):
+    listener = Listener()
+    ingest.main(root, params, listener)
+    return "\n".join(listener.said), store.read_json(root / store.PROFILE)["split"]
+
+
+PAIRS = [a + b for a in "abcdefghij" for b in "abcdefghij"]
+
+
+def test_no_label_of_a_file_is_taken_away_unless_asked(tmp_path):
+    params = conll_project(tmp_path, "".join(f"{pair} X\n\n" for pair in PAIRS))
+    params.ingest.source = "files"
+    text, found = said(tmp_path, params)
+    assert text == "" and found["sequences"].get("unlabelled", 0) == 0 and found["pool_share"] == 0
+    params.ingest.unlabelled_share = 0.3
+    text, found = said(tmp_path, params)
+    taken = found["sequences"]["unlabelled"]
+    assert taken > 10 and text == (
+        f"the labels of {taken} sequences are taken away: these are the unlabelled pool "
+        "(ingest.unlabelled_share is 0.3)"
+    )
+
+
+def test_what_is_taken_of_a_built_in_source_is_said(tmp_path):
+    params = small_params()
+    text, found = said(tmp_path, params)
+    assert found["sequences"]["unlabelled"] == 60 == store.read_tokens(tmp_path, "unlabelled")[0]["sequence"].n_unique()
+    assert "the labels of 60 sequences are taken away" in text and "0.2, the default of simulated; 0 takes none" in text
+
+
+def test_unknown_labels_that_would_change_the_test_part_are_counted(tmp_path):
+    lines = "".join(f"{pair} {'_' if pair[1] in 'abc' else 'X'}\n\n" for pair in PAIRS)
+    params = conll_project(tmp_path, lines)
+    text, found = said(tmp_path, params)
+    assert "30 of 100 tokens have the label '_', a label like any other here; ingest.unknown: _ if" in text
+    whole = found["sequences"]
+    params.ingest.unknown = "_"
+    text, found = said(tmp_path, params)
+    kept = found["kept_in_training"]
+    assert kept["test"] == whole["test"] - found["sequences"]["test"] > 0
+    assert f"stay in training and would have been {kept['dev']} in the dev part and {kept['test']} in the" in text
+
+
+def test_sets_of_labels_are_labels_unless_asked_for(tmp_path):
+    params = conll_project(tmp_path, "".join(f"{pair} {'X|Y' if pair[1] == 'a' else 'X'}\n\n" for pair in PAIRS))
+    text, _ = said(tmp_path, params)
+    assert "labels such as 'X|Y' are labels like any other here; ingest.set_separator: \"|\" if" in text
+    assert "X|Y" in set(store.read_tokens(tmp_path, "train")[0]["label"])
+
+
+def test_test_sequences_that_also_stand_in_training_are_counted(tmp_path):
+    params = conll_project(tmp_path, "a X\nb Y\n\nc X\n\nd Y\n", test_path="test.conll", dev_share=0.0)
+    (tmp_path / "test.conll").write_text("a Y\nb Y\n\nb Y\na X\n\nd Y\n\ne X\n")
+    text, found = said(tmp_path, params)
+    assert found["overlap"] == {"dev": 0, "test": 2}
+    assert text.startswith("2 of 4 sequences of the test part also stand in the training part, with the same input")
 
 
 def conll_project(root, text, **options):
@@ -290,7 +363,8 @@ def conll_project(root, text, **options):
 
 
 def test_the_stage_writes_four_parts_with_what_is_known_of_them(tmp_path):
-    params = conll_project(tmp_path, "".join(f"{a}{b} X\n\n" for a in "abcdef" for b in "abcdef"))
+    text = "".join(f"{a}{b} X\n\n" for a in "abcdef" for b in "abcdef")
+    params = conll_project(tmp_path, text, unlabelled_share=0.2)
     figures = ingest.main(tmp_path, params, Progress())
     for name in store.SPLITS:
         tokens, info = store.read_tokens(tmp_path, name)
@@ -307,12 +381,20 @@ def test_progress_ends_with_the_sizes_and_what_a_limit_left_out(tmp_path):
         def end(self, note=""):
             notes.append(note)
 
+        def say(self, text):
+            said.append(text)
+
+    said = []
     params = conll_project(tmp_path, "".join(f"{a}{b} X\n\n" for a in "abcdef" for b in "abcdef"))
+    assert params.ingest.limit in ("auto", None) and Params().ingest.most() == 40_000
     ingest.main(tmp_path, params, Listener())
     params.ingest.limit = 30
     ingest.main(tmp_path, params, Listener())
     assert notes[0].startswith("train ") and "limit" not in notes[0]
-    assert notes[1].endswith(" sequences (30 of 36, ingest.limit)")
+    assert notes[1].endswith(" of 36 sequences (ingest.limit)")
+    assert "30 of 36 sequences are taken, chosen by hash; `ingest.limit: null` takes all" in said
+    params.ingest.limit = "auto"
+    assert params.ingest.most() is None, "of a user's files nothing is left out unasked"
 
 
 def test_a_refused_split_leaves_the_earlier_files(project):

@@ -1,14 +1,20 @@
 """Notification with a real command and a real server; neither can harm a run."""
 
 import json
+import os
+import socketserver
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
+import psutil
 import pytest
 
+from engine.errors import EspalierError
 from tasks.notify import LONGEST, tell
-from tasks.params import Notify
+from tasks.params import Notify, load_params
 
 EVENT = {"event": "refused", "reason": "ärgerlich 'quoted' \"twice\" $HOME", "reasons": ["a", "b"], "error": None}
 
@@ -77,7 +83,7 @@ def test_a_command_that_does_not_read_its_input_is_fine():
 def test_a_server_that_refuses_is_a_warning_without_the_key_in_the_address(server, reply):
     server.reply = reply
     (warning,) = tell(EVENT, Notify(webhook=server.url))
-    assert warning.startswith(f"notify.webhook: 127.0.0.1 did not take the event: HTTP Error {reply}")
+    assert warning.startswith(f"notify.webhook: 127.0.0.1 did not take the event: HTTP {reply} ")
     assert "secret" not in warning
 
 
@@ -89,10 +95,85 @@ def test_a_server_that_hesitates_or_is_not_there(server):
     assert "127.0.0.1 did not take the event" in warning and "secret" not in warning
 
 
-@pytest.mark.parametrize("address", ["file:///etc/passwd", "example.com/hook", "http://", "ftp://host/x"])
+@pytest.mark.parametrize("address", [
+    "file:///etc/passwd", "example.com/secret", "http://", "ftp://host/secret", "http://[secret", "http://host:secret/",
+    "http://user:secret@host/", "http://host/a secret", "http://host/\nsecret", "http://host/sécret", "http://hôst/secret",
+    "http:///secret", "http://host\\@secret/", "https://host:99999999/secret",
+])  # fmt: skip
 def test_what_is_no_web_address_is_not_opened(address):
     (warning,) = tell(EVENT, Notify(webhook=address))
-    assert warning.startswith("notify.webhook is no address that begins with http://")
+    assert warning.startswith("notify.webhook is no valid address that begins with http://")
+    assert "secret" not in warning
+
+
+def test_an_address_of_the_wrong_kind_is_refused_without_being_shown():
+    with pytest.raises(EspalierError, match="notify.webhook is not shown, expected a text or null") as refusal:
+        load_params(Path(os.devnull), ["notify.webhook=[https://host/secret]"])
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.fixture
+def talker():
+    """Sends the same bytes again and again to whoever connects, as long as they are there."""
+    over = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            with suppress(OSError):
+                self.request.sendall(self.server.first)
+                while not over.wait(0.05):
+                    self.request.sendall(self.server.more)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as found:
+        found.daemon_threads = True
+        found.url = f"http://127.0.0.1:{found.server_address[1]}/hook?key=secret"
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield found
+        over.set()
+        found.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("first", "more"), [(b"HTTP/1.1 20", b"0"), (b"HTTP/1.1 200 OK\r\nX: ", b"x"), (b"HTTP/1.1 200 OK\r\n", b"")]
+)
+@pytest.mark.timeout(60)
+def test_a_server_that_answers_in_drops_is_not_waited_for(talker, first, more):
+    """Each byte comes well within the time limit; the answer never ends."""
+    talker.first, talker.more = first, more
+    (warning,) = tell(EVENT, Notify(webhook=talker.url, timeout=0.5))
+    assert warning.startswith("notify.webhook: 127.0.0.1 did not take the event: timed out") and "secret" not in warning
+
+
+def test_an_answer_that_goes_on_is_not_read(talker):
+    talker.first, talker.more = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x"
+    assert tell(EVENT, Notify(webhook=talker.url, timeout=30)) == []
+
+
+def test_a_redirect_is_not_followed(server, talker):
+    talker.first = f"HTTP/1.1 302 secret\r\nLocation: {server.url}\r\nContent-Length: 0\r\n\r\n".encode()
+    talker.more = b""
+    (warning,) = tell(EVENT, Notify(webhook=talker.url, timeout=30))
+    assert warning.endswith("did not take the event: HTTP 302 Found (redirects are not followed)")
+    assert server.got == []
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds", "warnings"),
+    [
+        ("sleep 300 & echo $! > {}; wait", 0.7, ["notify.command did not end within 0.7 s and was ended"]),
+        ("(sleep 300 & echo $! > {}); exit 0", 30, []),
+        ("(sleep 300 & echo $! > {}); echo sorry >&2; exit 5", 30, ["notify.command ended with code 5: sorry"]),
+    ],
+)
+@pytest.mark.timeout(60)
+def test_what_a_command_has_started_ends_with_it(tmp_path, command, seconds, warnings):
+    """Also a child that holds the pipes open, and whose parent is gone."""
+    assert tell(EVENT, Notify(command=command.format(tmp_path / "pid"), timeout=seconds)) == warnings
+    child = int((tmp_path / "pid").read_text())
+    gone, alive = psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=20)
+    assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_an_endless_text_is_cut():

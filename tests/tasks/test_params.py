@@ -57,7 +57,7 @@ def test_every_default_passes_its_own_check(tmp_path):
 
 
 def test_the_solvers_offered_are_those_of_the_engine():
-    assert params.SOLVERS == tuple(SOLVERS)
+    assert params.SOLVERS == ("auto", *SOLVERS)
     assert set(summary.SOLVERS) == set(SOLVERS)
 
 
@@ -138,7 +138,7 @@ def test_two_params_share_nothing():
         ("train: {start: 1}", "train.start is 1, expected true or false"),
         (
             "train: {solver: owlq}",
-            "expected one of lbfgs, owlqn, pqn, hybrid, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
+            "expected one of auto, lbfgs, owlqn, pqn, hybrid, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
         ),
         ("ingest: {path: 3}", "ingest.path is 3, expected a text or null"),
         ("ingest: {path: ''}", "ingest.path is '', expected a text or null"),
@@ -229,3 +229,87 @@ def test_rho1_may_be_left_to_the_data(tmp_path):
     (tmp_path / "params.yaml").write_text("train: {rho1: auto}")
     assert load_params(tmp_path / "params.yaml").train.rho1 == "auto"
     assert load_params(tmp_path / "params.yaml", ["train.rho1=0.3"]).train.rho1 == 0.3
+
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+)
+MERGES = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (BOMB, "params.yaml, line 4: not readable as YAML: more than 20 aliases (*)"),
+        (MERGES, "more than 20 aliases (*)"),
+        (
+            "train:\n  rho1: " + "[" * 5000,
+            "line 2: not readable as YAML: more than 20 brackets or lists inside each other",
+        ),
+        ("{a: " * 5000, "more than 20 brackets"),
+        ("- " * 5000, "more than 20 brackets"),
+        ("train: {rho1: " + "9" * 5000 + "}", "not readable as YAML"),
+        ("train: {rho1: 0x" + "f" * 500_000 + "}", "train.rho1 is a int too large to show, expected a number"),
+        ("train: {solver: " + "x" * 900_000 + "}", "(900,000 characters)"),
+        ("? " + "x" * 900_000 + "\n: 1", "(900,000 characters)"),
+        ("train: {? " + "y" * 900_000 + " : 1}", "unknown parameter"),
+        ("#" * (1 << 20) + "\n", "larger than 1,048,576 bytes, the most that is read of such a file"),
+        ('ingest: {path: "\\ud800"}', r"ingest.path is '\ud800', expected a text or null"),
+        ('template: {lines: ["U\\udfff"]}', "template.lines is"),
+        ("train: &t {rho1: [*t]}", "train.rho1 is"),
+    ],
+)
+def test_a_hostile_file_is_refused_in_a_short_message(tmp_path, text, expected):
+    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(EspalierError) as caught:
+        load_params(tmp_path / "params.yaml")
+    assert expected in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("[" * 5000, "the value is not readable as YAML (more than 20 brackets or lists inside each other)"),
+        ("[&a x, " + "*a, " * 21 + "]", "(more than 20 aliases (*))"),
+        ("x" * 100_000, "(100,000 characters)"),
+    ],
+)
+def test_a_hostile_override_is_refused_in_a_short_message(value, expected):
+    with pytest.raises(EspalierError) as caught:
+        load_params(Path("params.yaml"), [f"train.rho1={value}"])
+    assert expected in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_an_alias_or_two_are_fine(tmp_path):
+    (tmp_path / "params.yaml").write_text("train: {rho1: &r 0.25, rho2: *r}\n", encoding="utf-8")
+    assert load_params(tmp_path / "params.yaml").train.rho2 == 0.25
+
+
+@pytest.mark.parametrize(
+    ("written", "margin", "of_a_tenth"),
+    [
+        ("0.005", 0.005, 0.005),
+        ("0", 0.0, 0.0),
+        ("1e-3", 0.001, 0.001),
+        ("2%", "2%", 0.002),
+        ("'12.5%'", "12.5%", 0.0125),
+    ],
+)
+def test_margins_are_shares_or_per_cents(tmp_path, written, margin, of_a_tenth):
+    found = load(tmp_path, f"promote: {{margin: {written}, label_margin: {written}}}").promote
+    assert found.margin == found.label_margin == margin
+    assert params.margin_of(found.margin, 0.1) == pytest.approx(of_a_tenth)
+    assert load(tmp_path, "", [f"promote.margin={written}"]).promote.margin == margin
+
+
+@pytest.mark.parametrize("written", ["-0.1", "1.5", "-2%", "2 %", "two", "[1]", "true", "null", "1e400"])
+def test_what_is_no_margin_is_refused(tmp_path, written):
+    text = refusal(tmp_path, f"promote: {{margin: {written}}}")
+    assert "promote.margin is " in text
+    assert "expected a share from 0 to 1 such as 0.005, or one of the champion's errors such as 2%" in text

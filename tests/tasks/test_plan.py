@@ -130,7 +130,7 @@ def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
     from engine.sharded import Part, cut
     from tasks.cluster.workers import ranges
 
-    params, manifest = small_params(), store.whole_manifest(project)
+    params, manifest = small_params(), store.read_manifest(project)
     params.train.cluster = f"local:{workers}"
     shards = store.Shards(project, "train", manifest)
     bounds = cut(shards.offsets(), BLOCK)

@@ -22,6 +22,9 @@ def profiled(tmp_path, text, size=1000, name="a.conll", **options):
     return profile.profile(formats.read_located([path], Reading(**options), True, size), ["a.conll"])
 
 
+MARKS = {"unknown": "_", "set_separator": "|"}
+
+
 def finding(found, name):
     item = found["findings"][name]
     return item["count"], [(example["place"], example["text"]) for example in item["examples"]]
@@ -63,7 +66,7 @@ def test_illegal_transitions(tmp_path, size):
 
 
 def test_partial_labels(tmp_path):
-    found = profiled(tmp_path, "a _\nb X|Y\nc X\nd _\n")
+    found = profiled(tmp_path, "a _\nb X|Y\nc X\nd _\n", **MARKS)
     assert (found["unknown_labels"], found["set_labels"], found["labels"]) == (2, 1, {"X": 1})
 
 
@@ -91,8 +94,8 @@ TEXTS = st.lists(
 def test_blocks_of_any_size_give_the_same_profile(tmp_path_factory, sequences, size):
     folder = tmp_path_factory.mktemp("profile", numbered=True)
     text = "".join("".join(f"{x} {y}\n" for x, y in rows) + "\n" for rows in sequences)
-    found = profiled(folder, text, size)
-    assert found == profiled(folder, text)
+    found = profiled(folder, text, size, **MARKS)
+    assert found == profiled(folder, text, **MARKS)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     inputs = ["".join(x for x, _ in rows) for rows in sequences]
     labellings = {(a, tuple(y for _, y in rows)) for a, rows in zip(inputs, sequences, strict=True)}
@@ -110,7 +113,7 @@ def test_blocks_without_places_and_without_labels():
 
 
 def test_rows_are_texts(tmp_path):
-    rows = profile.rows(profiled(tmp_path, "a B-X\n\nb O\nc _\nd A|B\n"))
+    rows = profile.rows(profiled(tmp_path, "a B-X\n\nb O\nc _\nd A|B\n", **MARKS))
     assert all(
         set(row) == {"what", "value", "examples"} and all(isinstance(v, str) for v in row.values()) for row in rows
     )
@@ -136,3 +139,13 @@ def test_the_profile_of_a_real_corpus(corpora):
     tokens = pl.concat(formats.read_blocks([path], Reading(), True))
     texts = tokens.group_by("sequence").agg(pl.concat_str("x0", "x1", separator=" ").str.join("\n").alias("t"))["t"]
     assert found["findings"]["duplicates"]["count"] == len(texts) - texts.n_unique()
+
+
+def test_what_cannot_be_seen_is_shown_escaped():
+    cells = [("a\ufeff", "X"), ("b\u200b", "X\u200b"), ("c\xa0d", "X"), ("e\u200df", "X")]
+    tokens = pl.DataFrame({"sequence": pl.Series([0] * 4, dtype=pl.Int32), "x0": [x for x, _ in cells],
+                           "label": [y for _, y in cells]})  # fmt: skip
+    findings = profile.profile([tokens])["findings"]
+    assert findings["strange_characters"]["count"] == 3  # a joiner is part of a spelling
+    assert [e["text"] for e in findings["strange_characters"]["examples"]] == [r"'a\ufeff'", r"'b\u200b'", r"'c\xa0d'"]
+    assert findings["strange_labels"] == {"count": 1, "examples": [{"place": "sequence 0", "text": r"'X\u200b'"}]}

@@ -91,3 +91,13 @@ def test_a_label_that_only_one_model_says_has_an_f1_of_zero():
     rows = compare(gold, gold, [["Q", "D"], ["A", "D"]], rounds=50, label_count=1)
     found = next(row for row in rows if row["label"] == "Q")
     assert found["count"] == 0 and found["champion_f1"] == found["challenger_f1"] == found["difference"] == 0.0
+
+
+def test_entities_count_in_every_scheme():
+    """Two tokens of one entity of ten: in BIOES and BILOU the kinds of entities are compared, not their marks."""
+    iob = ["B-X", "I-X", "O", "B-Y", "O"]
+    for marks in (iob, ["B-X", "E-X", "O", "S-Y", "O"], ["B-X", "L-X", "O", "U-Y", "O"]):
+        worse = [marks] * 9 + [["O", "O", *marks[2:]]]
+        rows = compare([marks] * 10, [marks] * 10, worse)
+        assert [(row["label"], row["count"]) for row in rows] == [("X", 10), ("Y", 10)], marks
+        assert rows[0]["challenger_f1"] == pytest.approx(18 / 19) and rows[1]["challenger_f1"] == 1.0

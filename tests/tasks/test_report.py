@@ -127,9 +127,16 @@ GROUP = {
 }  # fmt: skip
 POOL = {
     "method": "cluster", "clusters": [GROUP], "jensen_shannon": 0.0123, "effective_sample_size": 6812.4,
-    "sequences": 8000, "pool_without_label_share": 0.0,
+    "sequences": 8000, "pool_without_label_share": 0.0, "drift_limit": 0.1, "drifted": False,
 }  # fmt: skip
 TOKENS = pl.DataFrame({"sequence": [0, 0, 1], "x0": ["t", "h", "n"], "label": ["TH", "_", "N"]})
+SPLIT = {"sequences": 1, "tokens": 1, "shards": []}
+MANIFEST = {
+    "templates": [], "columns": [], "kinds": [], "labels": [], "label_sets": [], "observations": 0,
+    "nouns": {"token": "token", "label": "label", "sequence": "sequence"},
+    "splits": dict.fromkeys(("train", "dev", "test", "unlabelled"), SPLIT), "vocabulary_sha256": "v" * 64,
+    "data_version": "",
+}  # fmt: skip
 PROFILE = profile.profile([TOKENS.cast({"sequence": pl.Int32})])
 BINS = [
     {"bin_low": 0.4, "bin_high": 0.5, "confidence": None, "accuracy": None, "count": 0},
@@ -626,7 +633,7 @@ def write_artefacts(root: Path, given: Inputs) -> None:
     store.write_jsonl(root / store.TRACE, given.trace)
     store.write_arrow(root / store.PREDICTIONS, given.predictions)
     store.write_arrow(root / store.CANDIDATE, given.weights, given.metadata)
-    store.write_json(root / store.MANIFEST, given.manifest)
+    store.write_json(root / store.MANIFEST, MANIFEST | given.manifest)
     store.write_json(root / store.CLUSTERS, given.clusters)
     store.write_json(root / store.PROFILE, given.profile)
 

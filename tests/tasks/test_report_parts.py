@@ -7,22 +7,24 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_report import CHUNK, HOSTILE, METRICS, Document, document, inputs, predictions, write_artefacts
+from test_report import CHUNK, HOSTILE, MANIFEST, METRICS, Document, document, inputs, predictions, write_artefacts
 
+from engine import target
+from engine.spans import Span
 from tasks import page, report, store
 from tasks.params import Params
 from tasks.progress import Progress
 from tasks.report import confusions, entities, glance, record, slices
 from tasks.report.record import Run
 from tasks.slices import Rate
-from tasks.spans import Span
 
 DECISION = {
     "promoted": True, "reason": "not worse than the champion", "difference": -0.0123, "low": -0.02, "high": -0.004,
-    "champion_error": 0.3456, "challenger_error": 0.3333, "forced": False,
+    "champion_error": 0.3456, "challenger_error": 0.3333, "forced": False, "time": "2026-11-17T03:15:02+00:00",
 }  # fmt: skip
 BEFORE = {
-    "kind": "retrain", "id": "a", "token_error": 0.35, "active": 6000, "iterations": 5, "data_version": "0" * 64,
+    "kind": "retrain", "id": "a", "time": "2026-11-16T03:15:02+00:00", "outcome": "promoted",
+    "token_error": 0.35, "active": 6000, "iterations": 5, "data_version": "0" * 64,
     "model_sha256": "1" * 64, "parameters": {"train.rho1": 0.2}, "seconds": {"train": 9.0},
 }  # fmt: skip
 
@@ -48,6 +50,43 @@ def test_the_decision_stands_on_top_with_both_errors(change, word, style):
     (badge,) = doc.texts("a", "badge")
     assert badge.endswith(f"{word}: phoneme error 33.33%, champion 34.56%")
     assert [a["id"] for a, _ in doc.all("section")][0] == "glance"
+
+
+ENTITIES = {"measure": "f1", "f1": 0.8, "f1_low": 0.78, "f1_high": 0.82, "precision": 0.81, "recall": 0.79}
+SPELT = {"measure": "edit_error", "edit_error": 0.1, "edit_error_low": 0.09, "edit_error_high": 0.11}
+
+
+def test_what_the_task_is_judged_by_is_the_headline_with_its_interval():
+    by_f1 = {"measure": "f1", "measure_name": "F1 of entities", "champion_value": 0.85, "challenger_value": 0.8,
+             "promoted": False, "reason": "one; two", "reasons": ["one", "two"]}  # fmt: skip
+    doc = document(run=Run(decision=DECISION | by_f1), metrics=METRICS | ENTITIES)
+    (badge,) = doc.texts("a", "badge")
+    assert badge.endswith("Refused: F1 of entities 80.00%, champion 85.00%")
+    text = doc.section("glance")
+    assert "2 reasons against it:" in text and text.count("One.") == text.count("Two.") == 1 and "one; two" not in text
+    for told in ("between 78.00% and 82.00%", "Phoneme error33.33%"):
+        assert told in text
+    results = doc.section("results")
+    assert results.index("F1 of entities80.0%") < results.index("Phoneme error33.3%")
+    assert "between 78.00% and 82.00% in resamples" in results and "precision 81.0%, recall 79.0%" in results
+
+
+def test_where_strings_are_judged_letters_have_a_name_of_their_own():
+    doc = document(metrics=METRICS | SPELT)
+    (badge,) = doc.texts("a", "badge")
+    assert badge.endswith("Not decided: phoneme error 10.00%")
+    results = doc.section("results")
+    assert results.index("Phoneme error10.0%") < results.index("Letters wrong33.3%") < results.index("Word error")
+    assert "between 9.00% and 11.00% in resamples" in results
+    slices = doc.section("slices")
+    assert "Letters wrong" in slices and "phoneme error" not in slices.lower()
+
+
+def test_what_changed_is_told_by_the_measure_first():
+    before = BEFORE | {"measure": "edit_error", "edit_error": 0.12}
+    text = look(run=Run(before=before), metrics=METRICS | SPELT)
+    assert text.index("Phoneme error12.00%10.00%−2.00 points") < text.index("Letters wrong35.00%33.33%−1.67 points")
+    assert "Letters wrong35.00%33.33%" in look(run=Run(before=BEFORE), metrics=METRICS | SPELT), "of an earlier version"
 
 
 def test_a_model_that_nobody_decided_on_says_so():
@@ -99,7 +138,7 @@ def test_hostile_records_are_only_text():
 
 def written(tmp_path, **records) -> Path:
     write_artefacts(tmp_path, inputs())
-    store.write_json(tmp_path / store.MANIFEST, {"data_version": "2" * 64, "vocabulary_sha256": "v"})
+    store.write_json(tmp_path / store.MANIFEST, MANIFEST | {"data_version": "2" * 64})
     for name, rows in records.items():
         store.write_jsonl(tmp_path / "models" / f"{name}.jsonl", rows)
     return tmp_path
@@ -108,7 +147,7 @@ def written(tmp_path, **records) -> Path:
 def test_the_run_of_a_model_is_found_by_its_hash(tmp_path):
     digest = store.file_hash(written(tmp_path) / store.CANDIDATE)
     mine, other = DECISION | {"model_sha256": digest, "id": "b"}, DECISION | {"model_sha256": "x", "id": "c"}
-    failed = {"kind": "retrain", "id": "f", "outcome": "failed"}
+    failed = {"kind": "retrain", "id": "f", "outcome": "failed", "time": BEFORE["time"]}
     own = BEFORE | {"id": "b", "seconds": {"train": 3.5}, "token_error": 0.3}
     written(tmp_path, decisions=[mine, other], history=[BEFORE, failed, own, BEFORE | {"id": "later"}])
     found = record.read_run(tmp_path, Params())
@@ -151,6 +190,7 @@ def test_the_commit_is_read_from_the_files_of_git(tmp_path):
 def test_the_environment_has_versions_and_no_names_of_people_or_places(tmp_path):
     found = record.environment(tmp_path)
     assert found["numpy"] == np.__version__ and found["Python"].count(".") == 2 and "cores" in found["threads"]
+    assert found["compiled for"] == target.compile_target() and found["processor"] == record.processor()
     text = " ".join(found.values())
     assert "/" not in text and Path.home().name not in text.split()
 
@@ -172,7 +212,7 @@ def test_parameters_that_are_not_at_their_default_say_so():
     params = Params()
     params.train.rho1, params.ingest.limit = 0.25, None
     text = document(parameters=params.as_dict()).section("provenance")
-    assert "rho10.25default 0.5" in text and "limitnot setdefault 40000" in text
+    assert "rho10.25default 0.5" in text and "limitnot setdefault auto" in text
     assert "2 in bold differ from the default." in text
     assert "All have their default." in document().section("provenance")
 

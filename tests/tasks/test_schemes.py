@@ -144,7 +144,9 @@ def test_beside_unknown_labels_only_what_is_certain_is_converted(labels, source,
 def read(tmp_path, text, size=1000, **options):
     path = tmp_path / "a.conll"
     path.write_text(text)
-    table = pl.concat(formats.read_blocks([path], Reading(**options), True, size))
+    table = pl.concat(
+        formats.read_blocks([path], Reading(**({"unknown": "_", "set_separator": "|"} | options)), True, size)
+    )
     return table["label"].to_list()
 
 
@@ -155,15 +157,14 @@ def test_labels_are_converted_while_reading(tmp_path, size):
     assert read(tmp_path, text, size, scheme_out="IOB1") == ["O", "I-X", "I-X", "B-X", "I-Y"]
     assert read(tmp_path, "a O\n\na B-X\nb E-X\n\nc S-X\n", size, scheme_out="bio") == ["O", "B-X", "I-X", "B-X"]
     assert read(tmp_path, "a U-X\n", size, scheme_out="iobes") == ["S-X"]
-    assert read(tmp_path, "a I-X\nb I-X\n", size, scheme_in="iob2", scheme_out="iob2") == ["B-X", "I-X"]
-    assert read(tmp_path, "a B-X\nb O\n", size, scheme_in="bioes") == ["B-X", "O"]
+    assert read(tmp_path, "a I-X\nb I-X\n", size, scheme_out="iob2") == ["B-X", "I-X"]
 
 
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
         ("a O\n\nb NN\n", {}, "line 3 of .*: label 'NN' is not one of iob2: expected O, B-…, I-…; name the scheme"),
-        ("a B-X\n\nb S-X\n", {"scheme_in": "iob1"}, "line 3 of .*: label 'S-X' is not one of iob1"),
+        ("a I-X\n\nb S-X\n", {"scheme_in": "iob1"}, "line 3 of .*: label 'S-X' is not one of iob1"),
         ("a S-X\n\nb I-X\n", {}, "line 3 of .*: label 'I-X' cannot begin a sequence in bioes: mend the label"),
         ("a B-X\nb O\nc S-X\n", {}, "line 2 of .*: label 'O' cannot follow 'B-X' in bioes"),
         ("a S-X\n\nb B-X\n", {}, "line 3 of .*: label 'B-X' ends a sequence and its chunk has no end in bioes"),
@@ -190,3 +191,38 @@ def test_there_and_back_on_a_real_corpus(corpora):
         other = pl.concat(formats.read_blocks([path], Reading(scheme_out=scheme), True, 10_000))["label"]
         back = schemes.convert(other, schemes.tags_of(other, sequence), scheme, "iob2", str)
         assert (other != labels).any() and back.to_list() == labels.to_list()
+
+
+@pytest.mark.parametrize("target", [None, "bioes", "iob2"])
+@pytest.mark.parametrize(
+    ("text", "named", "expected"),
+    [
+        (
+            "a O\n\nb I-X\nc O\n",
+            "iob2",
+            "line 3 of .*: label 'I-X' cannot begin a sequence in iob2: mend .*scheme_from",
+        ),
+        ("a O\nb B-X\nc I-X\n", "iob1", "line 2 of .*: label 'B-X' cannot follow 'O' in iob1: mend the label, or name"),
+        ("a B-X\nb I-X\n", "bioes", "line 2 of .*: label 'I-X' ends a sequence and its chunk has no end in bioes"),
+        ("a B-X\nb E-X\n", "iob2", "line 2 of .*: label 'E-X' is not one of iob2"),
+        ("a NN\n", "iob2", "line 1 of .*: label 'NN' is not one of iob2"),
+    ],
+)
+def test_a_wrong_scheme_from_is_refused_with_its_line(tmp_path, text, named, expected, target):
+    path = tmp_path / "a.conll"
+    path.write_text(text)
+    with pytest.raises(EspalierError, match=expected):
+        list(formats.read_blocks([path], Reading(scheme_in=named, scheme_out=target), True))
+
+
+@pytest.mark.parametrize(("text", "scheme"), [
+    ("a I-X\nb B-X\n\nc O\n", "iob1"), ("a B-X\nb I-X\n", "iob2"), ("a S-X\n", "bioes"), ("a U-X\n", "bilou"),
+    ("a NN\n", None), ("a O\n", None),
+])  # fmt: skip
+def test_the_scheme_of_files_is_told_from_all_of_them(tmp_path, text, scheme):
+    (tmp_path / "a.conll").write_text("z O\n\n" * 5)
+    (tmp_path / "b.conll").write_text(text)
+    paths = [tmp_path / "a.conll", tmp_path / "b.conll"]
+    assert formats.scheme_of(paths, Reading(scheme_out="bioes")) == scheme
+    if scheme:
+        list(formats.read_blocks(paths, Reading(scheme_in=scheme), True))

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -269,7 +271,6 @@ def test_a_missing_file_names_the_stage_that_makes_it(tmp_path, path, stage, abo
 
 
 def test_a_missing_file_named_from_the_working_folder(tmp_path, monkeypatch):
-    from pathlib import Path
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EspalierError, match="run `espalier stage evaluate` first"):
@@ -360,17 +361,42 @@ def test_a_manifest_that_lacks_something_is_refused(project, key):
     del manifest[key]
     store.write_json(project / store.MANIFEST, manifest)
     with pytest.raises(EspalierError, match=f"manifest.json: damaged .*{key} is missing.*espalier stage template"):
-        store.whole_manifest(project)
+        store.read_manifest(project)
 
 
 @pytest.mark.parametrize("content", [[], 3, None, "text"])
 def test_a_manifest_that_is_none_is_refused(project, content):
     store.write_json(project / store.MANIFEST, content)
     with pytest.raises(EspalierError, match="manifest.json: damaged"):
-        store.whole_manifest(project)
+        store.read_manifest(project)
 
 
 def test_a_changed_vocabulary_is_refused(project):
     edit(project / store.VOCABULARY, lambda t: t.reverse())
     with pytest.raises(EspalierError, match="vocabulary.arrow: damaged .*does not belong to the manifest"):
         store.read_vocabulary(project)
+
+
+@pytest.fixture
+def little_room():
+    """Files of more than 4 KiB cannot be written, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_where_there_is_no_room_the_error_names_the_file_and_what_was_there_stays(tmp_path, tokens_file, little_room):
+    many = pl.DataFrame({"sequence": pl.Series(range(10_000), dtype=pl.Int32), "x0": ["a"] * 10_000, "label": "X"})
+    text = tmp_path / "history.jsonl"
+    text.write_text("before", encoding="utf-8")
+    kept = tokens_file.read_bytes()
+    for path, write in (
+        (text, lambda: store.write_text(text, "x" * 10_000)),
+        (tokens_file, lambda: store.write_tokens(tmp_path, "train", many, INFO)),
+    ):
+        with pytest.raises(OSError) as refusal:
+            write()
+        assert (refusal.value.filename, refusal.value.strerror) == (str(path), "File too large")
+    assert (text.read_text(encoding="utf-8"), tokens_file.read_bytes()) == ("before", kept)
+    assert [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")] == []

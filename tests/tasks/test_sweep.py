@@ -11,10 +11,12 @@ from stage_runs import run_stages, small_params, tree
 
 from engine import decode
 from engine.errors import EspalierError
-from engine.measures import conlleval, token_error
+from engine.measures import Counts, token_error
 from engine.model import Model
+from engine.path import Point
 from tasks import path_page, rho1_path, store, sweep
 from tasks.progress import Progress
+from tasks.report.summary import stop_words
 from tasks.tagging import renumber
 
 NEAR = 0.01  # two runs that stop at a tolerance differ in the objective by about that share at most
@@ -50,7 +52,9 @@ def test_the_points_go_down_and_are_told_one_by_one(swept):
     _, _, figures, heard = swept
     values = [p["rho1"] for p in figures["points"]]
     assert values == pytest.approx(np.geomspace(8.0, 0.1, 5)) and heard.total == 5 and len(heard.notes) == 5
-    assert re.match(r"rho1 8: \d+ active, dev error \d", heard.notes[0]) and heard.last.startswith("chosen rho1 ")
+    assert re.match(r"rho1 8, rho2 0.001: \d+ active, dev error \d", heard.notes[0]) and heard.last.startswith(
+        "chosen rho1 "
+    )
     active = [p["active"] for p in figures["points"]]
     assert active == sorted(active) and active[0] < active[-1]
     assert all(p["active"] == sum(p[name] for name in rho1_path.ACTIVE) for p in figures["points"])
@@ -67,7 +71,7 @@ def test_a_point_is_what_training_alone_finds(swept, tmp_path, which):
     point, other = figures["points"][which], tmp_path / "other"
     shutil.copytree(root, other)
     params = small_params()
-    params.train.max_iterations, params.train.tolerance, params.train.rho1 = 300, 1e-7, point["rho1"]
+    params.train.max_iterations, params.train.tolerance, params.train.rho1 = 5000, 1e-7, point["rho1"]
     alone = run_stages(other, params, "train")["train"]
     assert point["objective"] == pytest.approx(alone["objective"], rel=NEAR)
     assert point["objective"] >= alone["objective"] * (1 - 1e-6)
@@ -113,7 +117,7 @@ def test_the_same_again_is_the_same_path(swept):
 
 
 def points_of(*rows):
-    return [{"rho1": r, "active": a, "loss": loss, "standard_error": 0.01} for r, a, loss in rows]
+    return [{"rho1": r, "rho2": 0.0, "active": a, "loss": loss, "standard_error": 0.01} for r, a, loss in rows]
 
 
 def test_the_choice_is_the_least_loss_and_of_equals_the_smallest():
@@ -134,29 +138,21 @@ def test_the_standard_error_of_a_ratio_against_resampling():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 30, 400).astype(float)
     wrong = random.binomial(lengths.astype(int), random.beta(1, 6, 400)).astype(float)
-    value, spread = rho1_path.ratio(wrong, lengths)
+    spread = rho1_path.standard_error(Counts(wrong, lengths))
     draws = random.integers(0, 400, (2000, 400))
     resampled = wrong[draws].sum(axis=1) / lengths[draws].sum(axis=1)
-    assert value == pytest.approx(wrong.sum() / lengths.sum()) and spread == pytest.approx(resampled.std(), rel=0.08)
-    assert rho1_path.ratio(np.array([1.0]), np.array([2.0])) == (0.5, 0.0)
-    assert rho1_path.ratio(np.zeros(2), np.zeros(2)) == (0.0, 0.0)
+    assert spread == pytest.approx(resampled.std(), rel=0.08)
+    assert rho1_path.standard_error(Counts(np.array([1.0]), np.array([2.0]))) == 0.0
+    assert rho1_path.standard_error(Counts(np.zeros(2), np.zeros(2))) == 0.0
 
 
-def test_f1_is_the_ratio_of_what_is_counted_in_each_sequence():
-    gold = ["B-N", "I-N", "O", "B-V", "O", "B-N"]
-    said = ["B-N", "O", "O", "B-V", "B-N", "B-N"]
-    offsets = np.array([0, 3, 4, 6])
-    over, under = rho1_path.chunk_counts(gold, said, offsets)
-    assert over.tolist() == [0, 2, 2] and under.tolist() == [2, 2, 3]
-    assert rho1_path.ratio(over, under)[0] == pytest.approx(conlleval(gold, said, offsets)[0]["f1"])
-
-
-def test_chunks_are_chosen_by_f1(tmp_path):
+@pytest.mark.parametrize("second", ["I-N", "E-N", "L-N"])
+def test_entities_are_chosen_by_f1_in_every_scheme(tmp_path, second):
     random = np.random.default_rng(1)
-    words = {"B-N": "ab", "I-N": "bc", "O": "de"}
+    words = {"B-N": "ab", second: "bc", "O": "de"}
     lines = []
     for _ in range(150):
-        labels = random.choice([["B-N", "I-N", "O"], ["O", "B-N"], ["B-N", "O", "O"]][random.integers(3)], 3)
+        labels = random.choice([["B-N", second, "O"], ["O", "B-N"], ["B-N", "O", "O"]][random.integers(3)], 3)
         for label in labels:
             lines.append(f"{random.choice(list(words[label]))}{random.integers(40)} {words[label][0]} {label}")
         lines.append("")
@@ -170,8 +166,20 @@ def test_chunks_are_chosen_by_f1(tmp_path):
     figures = sweep.main(tmp_path, params, Progress(), points=3)
     assert figures["measure"] == "f1"
     assert all(p["loss"] == pytest.approx(1 - p["dev_f1"]) for p in figures["points"])
-    assert "F1 of chunks" in (tmp_path / path_page.PAGE).read_text()
+    assert "F1 on the development data" in (tmp_path / path_page.PAGE).read_text()
     assert "dev F1" in path_page.as_text(figures, tmp_path)
+
+
+def test_a_path_that_is_judged_by_edits_says_so(tmp_path):
+    point = {"rho1": 1.0, "rho2": 0.0, "active": 5, "dev_token_error": 0.2, "dev_edit_error": 0.1, "loss": 0.1,
+             "standard_error": 0.01, "train_token_error": 0.2, "dev_log_loss": 0.5, "train_log_loss": 0.4,
+             "objective": 7.0, "iterations": 3, "stop_reason": "converged"}  # fmt: skip
+    figures = {"measure": "edit_error", "sparser": False, "chosen": 1.0, "chosen_rho2": 0.0, "where": "within",
+               "iterations": 3, "points": [point], "solver": "owlqn"}  # fmt: skip
+    text = path_page.as_text(figures, tmp_path)
+    assert "dev edit error" in text and "10.00%" in text and "by the best edit error" in text
+    page = path_page.as_page(figures)
+    assert "Edit error on the development data" in page and "Dev edit error" in page
 
 
 # ---- what cannot be
@@ -224,16 +232,71 @@ def chosen(finished_project, tmp_path_factory):
     return root, params, train.main(root, params, heard), heard
 
 
-def test_a_training_chooses_the_rho1_that_a_sweep_chooses(chosen):
-    root, params, figures, heard = chosen
-    points = sweep.follow(root, params, Progress())[1]
-    rho1 = rho1_path.choose(points)["rho1"]
+def test_a_training_chooses_both_penalties_of_what_it_has_tried(chosen):
+    root, _, figures, heard = chosen
     path, model = store.read_json(root / store.RHO1_PATH), Model.load(root / store.CANDIDATE)
-    assert figures["rho1"] == rho1 == path["chosen"] == model.info["penalty"]["rho1"]
-    assert model.info["rho1_chosen"] is True
-    kept = ("rho1", "active", "objective", "dev_token_error", "dev_log_loss", "loss", "iterations")
-    assert [[p[name] for name in kept] for p in path["points"]] == [[p[name] for name in kept] for p in points]
-    assert heard.notes[0].startswith("path 1 of 10: rho1 10: ")
+    best = rho1_path.choose(path["points"])
+    assert figures["rho1"] == best["rho1"] == path["chosen"] and path["chosen_rho2"] == best["rho2"]
+    assert model.info["penalty"] == {"rho1": best["rho1"], "rho2": best["rho2"]} and model.info["rho1_chosen"] is True
+    assert {0.001, 0.1, 0.3} <= {p["rho2"] for p in path["points"]}
+    assert heard.notes[0].startswith("point 1 of the search: rho1 10, rho2 0.001: ")
+
+
+def test_the_iterations_of_the_search_are_counted(chosen):
+    root, _, figures, _ = chosen
+    path, model = store.read_json(root / store.RHO1_PATH), Model.load(root / store.CANDIDATE)
+    spent = sum(p["iterations"] for p in path["points"])
+    assert figures["path_iterations"] == path["iterations"] == model.info["path_iterations"] == spent > 0
+    assert "and 161 in the search for the penalties before" in stop_words("converged", 5, 161)
+
+
+class Bowl:
+    """Development data that like log rho1 and log rho2 best at a point; the weights have no say."""
+
+    judged_by, measure = None, "token_error"
+
+    def __init__(self, rho1, rho2):
+        self.target, self.asked = np.log([rho1, rho2]), []
+
+    def figures_of(self, point):
+        off = np.log([point["rho1"], point["rho2"]]) - self.target
+        self.asked.append((point["rho1"], point["rho2"]))
+        return {"loss": float(off @ off), "standard_error": 0.0, "dev_token_error": 0.0}
+
+
+def searched(monkeypatch, rho1, rho2):
+    """A search among penalties whose best is known; nothing is solved."""
+    bowl = Bowl(rho1, rho2)
+
+    def along(objective, values, development, options, tokens, on_point, theta0):
+        points = [Point(v, options.rho2, 1.0, np.arange(0), np.zeros(0), 1, {}, 3, "converged") for v in values]
+        found = [{"rho1": p.rho1, "rho2": p.rho2, "active": 1, "iterations": 3} for p in points]
+        return points, [f | bowl.figures_of(f) for f in found]
+
+    monkeypatch.setattr(rho1_path, "along", along)
+    monkeypatch.setattr(rho1_path, "largest_rho1", lambda objective: 1000.0)
+    search = rho1_path.Search(None, bowl, small_params().train, 1.0, lambda *_: None)
+    best = search.run()
+    return best, rho1_path.where(search.found, best), search
+
+
+@pytest.mark.parametrize(("rho1", "rho2"), [(0.5, 0.001), (0.1, 0.3), (2.0, 0.1), (0.02, 1.0), (0.3, 3.0)])
+def test_the_search_finds_a_point_beside_the_best_and_knows_that_it_is_inside(monkeypatch, rho1, rho2):
+    best, where, search = searched(monkeypatch, rho1, rho2)
+    assert abs(np.log(best["rho1"] / rho1)) <= np.log(search.ratio) / 2 + 1e-9
+    assert abs(np.log(best["rho2"] / rho2)) <= np.log(3.0) / 2 + 1e-9
+    assert where == "it lies within what was tried"
+
+
+def test_a_best_point_beyond_the_grid_is_followed_and_the_end_is_told(monkeypatch):
+    _, where, search = searched(monkeypatch, 1e-6, 0.001)
+    assert min(p["rho1"] for p in search.found) < rho1_path.SMALLEST / search.ratio**3
+    assert where == "it has the smallest rho1 that was tried: a better one may lie beyond"
+    _, where, search = searched(monkeypatch, 0.5, 1e6)
+    assert where == "it has the largest rho2 that was tried: a better one may lie beyond"
+    best, where, _ = searched(monkeypatch, 40.0, 0.001)
+    assert best["rho1"] > rho1_path.LARGEST and where == "it lies within what was tried"
+    assert len(search.found) <= 120, "bounded"
 
 
 def test_it_goes_on_from_the_chosen_point_and_ends_no_higher_than_training_alone(chosen, tmp_path):
@@ -242,10 +305,11 @@ def test_it_goes_on_from_the_chosen_point_and_ends_no_higher_than_training_alone
     root, _, figures, _ = chosen
     path, trace = store.read_json(root / store.RHO1_PATH), store.read_jsonl(root / store.TRACE)
     point = path_page.chosen_point(path)
-    assert trace[0]["objective"] == pytest.approx(point["objective"], rel=1e-12) and figures["iterations"] < 10
+    assert trace[0]["objective"] == pytest.approx(point["objective"], rel=1e-12) and figures["iterations"] < 60
     params, other = small_params(), tmp_path / "other"
     shutil.copytree(root, other)
-    params.train.max_iterations, params.train.tolerance, params.train.rho1 = 300, 1e-7, figures["rho1"]
+    params.train.max_iterations, params.train.tolerance = 300, 1e-7
+    params.train.rho1, params.train.rho2 = path["chosen"], path["chosen_rho2"]
     alone = run_stages(other, params, "train")["train"]
     assert alone["objective"] * (1 - 1e-6) <= figures["objective"] <= alone["objective"] * (1 + NEAR)
     assert store.read_json(other / store.RHO1_PATH) == {"chosen": None, "points": []}, "the path of before is gone"
@@ -295,7 +359,8 @@ def test_the_section_shows_the_path_with_ids_of_its_own(chosen):
     assert html.startswith("<section") and 'id="rho1-path"' in html and html.count("<svg") >= 4
     ids = re.findall(r' id="([^"]*)"', html)
     assert len(ids) == len(set(ids)) and all(name.startswith("rho1-") for name in ids)
-    assert "Train error" not in html and "of 10 values" in html
+    assert "Train error" not in html and "pairs of values, by the best " in html
+    assert "The search took " in html and "ρ₂" in html
 
 
 def test_without_a_path_there_is_no_section(tmp_path):

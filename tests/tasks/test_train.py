@@ -12,6 +12,7 @@ from engine.data import make_dataset
 from engine.errors import EspalierError
 from engine.layout import dense_layout, observation_kinds, seen_layout
 from engine.model import Model
+from engine.monitor import STOP_REASONS
 from tasks import store, train
 from tasks.params import Ingest, Params
 from tasks.progress import Progress
@@ -42,6 +43,7 @@ def words_project(root, **train_options):
     (root / "words.conll").write_text("\n\n".join(words + extra))
     params = Params()
     params.ingest = Ingest(source="conll", path="words.conll", limit=None, dev_share=0.1, test_share=0.2)
+    params.ingest.unlabelled_share = 0.2
     params.template.lines = ["*:%x[0,0]", "U:%x[0,0]/%x[1,0]", "B"]
     params.weigh.clusters = 2
     params.train = type(params.train)(
@@ -114,8 +116,8 @@ def test_pairs_seen_gives_weights_only_to_what_was_seen(tmp_path):
 def test_the_trace_has_a_line_for_each_iteration_and_times_are_elsewhere(project):
     trace = store.read_jsonl(project / store.TRACE)
     assert [row["iteration"] for row in trace] == list(range(16))
-    assert set(trace[3]) == {"iteration", "objective", "loss", "gradient_norm", "active_unigram", "active_start",
-                             "active_bigram", "evaluations", "dev_token_error"}  # fmt: skip
+    assert set(trace[3]) == {"iteration", "objective", "loss", "gradient_norm", "gap", "active_unigram",
+                             "active_start", "active_bigram", "evaluations", "dev_token_error"}  # fmt: skip
     assert all(b["objective"] <= a["objective"] for a, b in zip(trace, trace[1:], strict=False))
     timing = store.read_jsonl(project / store.TIMING)
     assert [row["iteration"] for row in timing] == list(range(16))
@@ -316,3 +318,89 @@ def test_progress_hears_every_iteration(project):
     assert heard[0] == ("begin", 15, "iteration") and len(heard) == 17
     assert all(step[0] == "step" and "objective" in step[2] and "dev error" in step[2] for step in heard[1:-1])
     assert "active weights of 318" in heard[-1][1]
+
+
+# ---- patience
+
+
+class Listening(Progress):
+    """Remembers the end of a stage; interrupts it after some iterations where asked to."""
+
+    def __init__(self, after=None):
+        self.after, self.steps, self.last = after, 0, ""
+
+    def step(self, n=1, note=""):
+        self.steps += 1
+        if self.steps == self.after:
+            raise KeyboardInterrupt
+
+    def end(self, note=""):
+        self.last = note
+
+
+def patient(patience=3, **others):
+    params = small_params()
+    params.train.rho1, params.train.rho2, params.train.tolerance = 0.0, 1e-6, 0.0  # free to learn noise by heart
+    params.train.max_iterations, params.train.patience, params.train.checkpoint_seconds = 200, patience, 0
+    for name, value in others.items():
+        setattr(params.train, name, value)
+    return params
+
+
+def test_patience_keeps_the_best_model_on_the_development_data(project):
+    heard = Listening()
+    figures = train.main(project, patient(), heard)
+    trace, model = store.read_jsonl(project / store.TRACE), Model.load(project / store.CANDIDATE)
+    losses = [row["dev_loss"] for row in trace]
+    best = losses.index(min(losses))
+    assert figures["stop_reason"] == "patience" and len(trace) == best + 4 and model.info["best_iteration"] == best
+    assert figures["objective"] == model.info["objective"] == trace[best]["objective"]
+    assert heard.last.endswith(f"no better on the development data, stopped after {best + 3} iterations")
+    assert "the best model on them was kept" in STOP_REASONS["patience"]
+    from tasks.tagging import tag
+
+    dev = store.read_tokens(project, "dev")[0]
+    wrong = sum(a != b for a, b in zip(dev["label"], tag(model, dev), strict=True))
+    assert min(losses) == pytest.approx(wrong / len(dev))
+
+
+def test_patience_survives_an_interruption(project):
+    train.main(project, patient(), Listening())
+    expected = [(project / path).read_bytes() for path in (store.CANDIDATE, store.TRACE)]
+    steps = len(store.read_jsonl(project / store.TRACE)) - 2
+    with pytest.raises(KeyboardInterrupt):
+        train.main(project, patient(), Listening(after=steps))
+    train.main(project, patient(), Listening())
+    assert [(project / path).read_bytes() for path in (store.CANDIDATE, store.TRACE)] == expected
+
+
+def test_without_patience_nothing_is_kept_back(project):
+    train.main(project, patient(None, max_iterations=5), Listening())
+    trace, model = store.read_jsonl(project / store.TRACE), Model.load(project / store.CANDIDATE)
+    assert "dev_loss" not in trace[-1] and "best_iteration" not in model.info
+    assert model.info["objective"] == trace[-1]["objective"] and model.info["stop_reason"] == "max_iterations"
+
+
+def test_patience_without_development_figures_is_refused(project):
+    with pytest.raises(EspalierError, match="train.patience judges iterations by the development data"):
+        train.main(project, patient(dev_every=None), Listening())
+
+
+# ---- where training ends
+
+
+@pytest.mark.parametrize("rho1", [0.5, 0.0])
+def test_cold_and_warm_the_defaults_end_within_a_thousandth_of_the_optimum(project, rho1):
+    params = small_params()
+    ours, defaults = params.train, Params().train
+    ours.rho1, ours.rho2, ours.dev_every = rho1, 0.01, None
+    ours.solver, ours.max_iterations, ours.tolerance = defaults.solver, 5000, 1e-9
+    optimum = train.main(project, params, Listening())["objective"]
+    ours.max_iterations, ours.tolerance = defaults.max_iterations, defaults.tolerance
+    ours.rho1 = 2 * rho1 + 1  # another model to start from
+    train.main(project, params, Listening())
+    (project / "other.model").write_bytes((project / store.CANDIDATE).read_bytes())
+    for ours.rho1, ours.initial in ((rho1, None), (rho1, "other.model")):
+        found = train.main(project, params, Listening())
+        assert found["stop_reason"] in ("converged", "optimal") and found["iterations"] > 0
+        assert optimum * (1 - 1e-8) <= found["objective"] <= optimum * 1.001

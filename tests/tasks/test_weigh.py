@@ -11,6 +11,7 @@ from engine.mixture import Mixture
 from engine.weighting import drift, jensen_shannon
 from tasks import store, weigh
 from tasks.params import Weigh
+from tasks.progress import Progress
 
 EXACT = 1e-12
 
@@ -155,7 +156,12 @@ def test_without_a_pool_or_clusters_weights_are_one(project, change):
         run_stages(project, params, "ingest", "template")
     else:
         params.weigh.clusters = 0
-    run_stages(project, params, "weigh")
+    said = []
+    progress = Progress()
+    progress.say = said.append
+    weigh.main(project, params, progress)
+    why = "there is no unlabelled pool (ingest.unlabelled_path" if change == "no pool" else "weigh.clusters is 0, and"
+    assert len(said) == 1 and said[0].startswith(f"every sequence weighs 1: {why}")
     table, found = outputs(project)
     assert set(table["weight"]) == {1.0} and set(table["cluster"]) == {0}
     assert found["clusters"] == [] and found["jensen_shannon"] is None and found["pool_without_label_share"] is None

@@ -1,26 +1,43 @@
-"""Entities of labels: against the engine's chunks, against seqeval, and by hand."""
+"""Entities of labels: against conlleval, against seqeval, and by hand."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import conlleval
 from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOBES
 
-from engine import measures
-from tasks.spans import BOTH, ENDS, KIND, MISSED, RIGHT, SPURIOUS, Match, Span, marks_entities, matches, scores, spans
+from engine.spans import (
+    BOTH,
+    ENDS,
+    KIND,
+    MISSED,
+    RIGHT,
+    SPURIOUS,
+    Match,
+    Span,
+    marks_entities,
+    matches,
+    scores,
+    spans,
+    spans_of,
+)  # fmt: skip
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
-IOB = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), max_size=12)
+EXACT = 1e-12  # ratios of small whole numbers
+IOB = ("O", "B-A", "I-A", "B-B", "I-B", "B-A-x", "I-A-x")
 ANY = st.lists(st.sampled_from(["O", *(f"{m}-{k}" for m in "BIESLU" for k in "AB")]), max_size=12)
 
 
 @EXAMPLES
-@given(IOB)
-def test_iob_is_read_as_the_engine_reads_it(labels):
-    expected = measures.chunks(labels, np.array([0, len(labels)])) if labels else []
-    assert [tuple(s) for s in spans(labels)] == [(c.begin, c.end, c.kind) for c in expected]
+@given(st.lists(st.lists(st.sampled_from(IOB), min_size=1, max_size=6), min_size=1, max_size=4))
+def test_iob_is_read_as_conlleval_reads_it(gold):
+    found = spans_of([label for labels in gold for label in labels], np.cumsum([0, *map(len, gold)]))
+    expected = [{(first, last + 1, kind) for first, last, kind in conlleval.chunks(labels)} for labels in gold]
+    assert [{tuple(s) for s in some} for some in found] == expected
+    assert [len(spans(labels)) for labels in gold] == [len(some) for some in expected]
 
 
 @EXAMPLES
@@ -70,12 +87,31 @@ def test_scores_are_those_of_seqeval(gold, random):
 
 
 @EXAMPLES
-@given(IOB, IOB)
-def test_scores_of_iob_are_those_of_the_engine(gold, said):
-    size = min(len(gold), len(said))
-    gold, said, offsets = gold[:size], said[:size], np.array([0, size])
-    if size:
-        assert scores(gold, said, offsets) == measures.conlleval(gold, said, offsets)
+@given(st.lists(st.tuples(st.sampled_from(IOB), st.sampled_from(IOB)), min_size=1, max_size=12))
+def test_scores_of_iob_are_those_of_conlleval(pairs):
+    gold, said = (list(column) for column in zip(*pairs, strict=True))
+    overall, by_kind = scores(gold, said, np.array([0, len(gold)]))
+    counts = conlleval.counts([gold], [said])
+    assert set(by_kind) == set(counts)
+    rows = [(overall, conlleval.overall([gold], [said])), *((by_kind[kind], counts[kind]) for kind in counts)]
+    for mine, count in rows:
+        assert (mine["gold"], mine["predicted"], mine["correct"]) == count
+        assert (mine["precision"], mine["recall"], mine["f1"]) == pytest.approx(conlleval.scores(count), abs=EXACT)
+
+
+@EXAMPLES
+@given(st.lists(st.tuples(st.sampled_from(IOB[:5]), st.sampled_from(IOB[:5])), min_size=1, max_size=12))
+def test_scores_of_iob_are_those_of_seqeval(pairs):
+    """seqeval's default mode follows conlleval for IOB with simple kinds."""
+    gold, said = (list(column) for column in zip(*pairs, strict=True))
+    overall, _ = scores(gold, said, np.array([0, len(gold)]))
+    for name, function in {"precision": precision_score, "recall": recall_score, "f1": f1_score}.items():
+        assert overall[name] == pytest.approx(function([gold], [said], zero_division=0), abs=EXACT)
+
+
+def test_an_entity_does_not_cross_the_end_of_a_sequence():
+    found = spans_of(["O", "B-A", "I-A", "O"], np.array([0, 2, 4]))
+    assert found == [{Span(1, 2, "A")}, {Span(0, 1, "A")}]
 
 
 A, B = Span(0, 2, "A"), Span(5, 6, "B")

@@ -51,6 +51,11 @@ def spans(labels: Sequence[str]) -> list[Span]:
     return [*found, Span(begin, len(labels), kind)] if begin is not None else found
 
 
+def spans_of(labels: Sequence[str], offsets: np.ndarray) -> list[set[Span]]:
+    """The entities of each sequence, their positions counted from its begin."""
+    return [set(spans(labels[lo:hi])) for lo, hi in zip(offsets, offsets[1:], strict=False)]
+
+
 def matches(gold: Sequence[Span], said: Sequence[Span]) -> list[Match]:
     """Each entity once: with its equal, else with one that overlaps it, of the same kind if it can be."""
     pairs = sorted(
@@ -77,8 +82,7 @@ def _match(gold: Span, said: Span | None) -> Match:
 def scores(gold: Sequence[str], said: Sequence[str], offsets: np.ndarray) -> tuple[dict, dict[str, dict]]:
     """Precision, recall, F1 and counts of all entities and of each kind: right are those of the same kind and ends."""
     right, wanted, found = Counter(), Counter(), Counter()
-    for lo, hi in zip(offsets, offsets[1:], strict=False):
-        ours, theirs = set(spans(gold[lo:hi])), set(spans(said[lo:hi]))
+    for ours, theirs in zip(spans_of(gold, offsets), spans_of(said, offsets), strict=True):
         wanted.update(s.kind for s in ours)
         found.update(s.kind for s in theirs)
         right.update(s.kind for s in ours & theirs)

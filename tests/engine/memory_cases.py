@@ -1,0 +1,264 @@
+"""Every family of kernels on tiny problems, at ordinary and at extreme weights: `python memory_cases.py [CASE…]`.
+
+Prints {case: its numbers} as JSON. Run by `test_fresh_memory` in processes whose fresh memory is filled.
+"""
+
+import functools
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "engine")]
+
+from chain_problems import pack, random_theta  # noqa: E402
+from reference.problems import random_problem  # noqa: E402
+
+import engine.jit  # noqa: E402, F401 - before anything else, so that all memory is filled
+from engine import align, blocks, decode, fields, lookup, selection, tables  # noqa: E402
+from engine.active_part import active_part  # noqa: E402
+from engine.bags import bags_of_matrix  # noqa: E402
+from engine.blocks import BlockObjective, Blocks  # noqa: E402
+from engine.chain_objective import ChainObjective  # noqa: E402
+from engine.constraints import Transitions  # noqa: E402
+from engine.data import Dataset  # noqa: E402
+from engine.entropy import ChainEntropy, EntropyRegularised  # noqa: E402
+from engine.estimator import CRF  # noqa: E402
+from engine.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
+from engine.mixture import fit_mixture  # noqa: E402
+from engine.naive_bayes import fit_naive_bayes  # noqa: E402
+from engine.penalty import ElasticNet  # noqa: E402
+from engine.sharded import in_process  # noqa: E402
+from engine.solvers import SOLVERS, minimise  # noqa: E402
+from engine.solvers.sbcd import live_slots  # noqa: E402
+from engine.templates import parse  # noqa: E402
+from engine.working_set import minimise_virtual  # noqa: E402
+
+DENSITIES = ("auto", "dense", "sparse")
+PACKED = [
+    pack(random_problem(21, 3, 4, 2, [4, 3, 2, 4, 1, 3, 2])),
+    pack(random_problem(5, 5, 3, 3, [3, 1, 5, 2]), "seen"),
+]
+
+
+def weights(size: int) -> dict[str, np.ndarray]:
+    signs = np.sign(random_theta(size, 3, 0.5))
+    mixed = random_theta(size, 7)
+    mixed[::7] = 250.0 * signs[::7]
+    return {"ordinary": random_theta(size, 4), "thin": random_theta(size, 5, 0.2), "mixed": mixed, "far": 700.0 * signs}
+
+
+def everywhere(function):
+    """function(packed, theta) on all problems at all weights."""
+    return [function(packed, theta) for packed in PACKED for theta in weights(packed.layout.size).values()]
+
+
+# Objectives -----------------------------------------------------------------------------------------
+
+
+def twice(objective, theta):
+    """The second time with memory that the first has left, and after a gradient elsewhere."""
+    first = objective.value_and_gradient(theta)
+    objective.value_and_gradient(np.zeros(len(theta)))
+    return [first, objective.value_and_gradient(theta), objective.value(theta)]
+
+
+def chain(packed, theta):
+    return [twice(ChainObjective(packed.dataset, packed.layout, sparse), theta) for sparse in DENSITIES]
+
+
+def block_objective(packed, theta):
+    return [twice(BlockObjective(packed.dataset, packed.layout, sparse), theta) for sparse in DENSITIES]
+
+
+def sharded(packed, theta):
+    return twice(in_process(packed.dataset, packed.layout, block_tokens=4), theta)
+
+
+def partial_data(packed) -> Dataset:
+    labels = packed.dataset.labels.copy()
+    labels[::3], labels[1::4] = -1, -2
+    sets = np.zeros((1, packed.layout.n_labels), bool)
+    sets[0, :2] = True
+    return packed.dataset._replace(labels=labels, label_sets=sets)
+
+
+def partial(packed, theta):
+    return [twice(ChainObjective(partial_data(packed), packed.layout, sparse), theta) for sparse in DENSITIES]
+
+
+def weighted_data(packed) -> Dataset:
+    tokens = np.random.default_rng(2).choice([0.0, 0.5, 2.0], len(packed.dataset.labels))
+    return packed.dataset._replace(token_weights=tokens)
+
+
+def token_weights(packed, theta):
+    return [twice(ChainObjective(weighted_data(packed), packed.layout, sparse), theta) for sparse in DENSITIES]
+
+
+def entropy(packed, theta):
+    found = []
+    for sparse in DENSITIES:
+        labelled, term = ChainObjective(packed.dataset, packed.layout, sparse), ChainEntropy(*packed[1:], 0.7, sparse)
+        found += [twice(EntropyRegularised(labelled, term), theta), term.entropies(theta)]
+    return found
+
+
+def one_block(packed, theta):
+    """Derivatives and Hessians of blocks in turn, with one base and with many, with and without room for matrices."""
+    found = []
+    for sparse in DENSITIES:
+        for bases, room in ((1, 0), (2, 2 << 30), (1024, 2 << 30)):
+            with mock.patch.object(blocks, "BASES", bases), mock.patch.object(blocks, "DENSE_ROOM", room):
+                here = Blocks(ChainObjective(packed.dataset, packed.layout, sparse), theta.copy())
+            for x in range(here.count):
+                code = live_slots(here.theta, here.layout, np.ones(here.layout.size, bool), x)
+                hot = here.visit(x)
+                found += [here.evaluate(x, hot, code[2]) if hot else 0.0]
+                found += [here.hessian(hot, *code[1:]) if hot else 0.0]
+                here.theta[here.slots(x)] *= -0.5
+                here.refresh(x)
+                found += [here.evaluate(x, hot, code[2], False)[0] if hot else 0.0]
+            found += [here.expectations()]
+    return found
+
+
+# Solvers --------------------------------------------------------------------------------------------
+
+
+def solver(name, packed, theta0, **options):
+    penalty = ElasticNet(0.3 if SOLVERS[name].accepts_l1 else 0.0, 0.1)
+    objective = ChainObjective(packed.dataset, packed.layout)
+    found = minimise(name, objective, penalty, theta0, max_iterations=4, tolerance=0.0, **options)
+    return [found.theta, found.objective]
+
+
+def solvers(name):
+    options = [{"hessian": "diagonal"}, {"hessian": "full"}] if name == "sbcd" else [{}]
+    return lambda: [everywhere(functools.partial(solver, name, **some)) for some in options]
+
+
+def sharded_sbcd(packed, theta):
+    objective = in_process(packed.dataset, packed.layout, block_tokens=4)
+    found = minimise("sbcd", objective, ElasticNet(0.3, 0.1), theta, max_iterations=3, tolerance=0.0)
+    return [found.theta, found.objective]
+
+
+def virtual():
+    found = []
+    for packed in PACKED:
+        kinds, n_labels = packed.problem.kinds, packed.problem.n_labels
+        for name in ("sbcd", "pqn"):
+            _, result = minimise_virtual(packed.dataset, n_labels, kinds, ElasticNet(0.05, 0.01), name, sweeps=6)
+            found += [result.theta, result.objective]
+    return found
+
+
+# Decoders -------------------------------------------------------------------------------------------
+
+
+def limits(packed):
+    """Labels and transitions that leave a way through each sequence."""
+    n_labels, rng = packed.layout.n_labels, np.random.default_rng(8)
+    allowed = rng.random((len(packed.dataset.labels), n_labels)) < 0.6
+    allowed[:, 0] = True
+    inner = rng.random((n_labels, n_labels)) < 0.6
+    inner[0, 0] = True
+    return {"allowed": allowed, "transitions": Transitions(np.ones(n_labels, bool), inner, np.ones(n_labels, bool))}
+
+
+def decoders(packed, theta):
+    found = []
+    for given in ({}, limits(packed)):
+        arguments = packed.dataset, packed.layout, theta
+        found += [decode.pair_marginals(*arguments, **given)]
+        for sparse in DENSITIES:
+            found += [
+                function(*arguments, sparse=sparse, **given)
+                for function in (decode.log_partition, decode.marginals, decode.posterior, decode.viterbi)
+            ]
+            best = decode.nbest(*arguments, 3, sparse=sparse, **given)
+            there = np.arange(best.scores.shape[1])[None] < best.count[:, None]
+            found += [best.count, best.scores[there], best.log_probabilities[there]]
+    found += [decode.sequence_score(*arguments), *decode.score_arrays(*arguments)]
+    return [*found, active_part(theta, packed.layout)[0]]
+
+
+# Other families -------------------------------------------------------------------------------------
+
+
+def documents():
+    rng = np.random.default_rng(1)
+    return bags_of_matrix(rng.poisson(0.6, (14, 6)).astype(float)), np.arange(14) % 3
+
+
+def logistic():
+    bags, labels = documents()
+    found = []
+    for parametrisation in ("reference", "full"):
+        objective = LogisticObjective(bags, labels, 3, None, parametrisation)
+        term = LogisticEntropy(bags, 3, 0.5, parametrisation=parametrisation)
+        for theta in weights(objective.size).values():
+            found += [twice(EntropyRegularised(objective, term), theta), objective.hessian(theta)]
+        model = fit_logistic(bags, labels, 3, penalty=ElasticNet(0.0, 0.5), parametrisation=parametrisation)
+        found += [model.theta, model.probabilities(bags)]
+    return found
+
+
+def clusters():
+    bags, labels = documents()
+    mixture = fit_mixture(bags.indptr, bags.indices, bags.counts, bags.n_features, 3, seed=1)
+    bayes = fit_naive_bayes(bags, labels, 3, pool=bags)
+    return [mixture.log_weights, mixture.log_probabilities, *mixture.responsibilities(*bags[:3]),
+            bayes.log_features, bayes.probabilities(bags)]  # fmt: skip
+
+
+def small_tables():
+    x, sample = np.array([[1.0, 0.0], [0.0, 700.0], [1.0, -1.0]]), np.array([[[0, 1], [2, 3], [4, 1]]] * 2)
+    return tables.fit_tables(x, tables.supervised(sample), np.array([0.1, 0.01]))
+
+
+def alignment():
+    def flat(rows):
+        return np.array(sum(rows, []), np.int32), np.cumsum([0, *map(len, rows)]).astype(np.int64)
+
+    words = align.Words(*flat([[0, 1], [0], [1, 1, 2], [2]]), *flat([[0, 1], [0], [1, 2], [0, 1]]))
+    found = align.align(words, 3, 3, pair_count=1, iterations=4)
+    return [np.asarray(part, float) for part in found if isinstance(part, np.ndarray)]
+
+
+def texts():
+    """Reading of columns, search of observations, selection, and all of a small estimator."""
+    data = b"the DT\ncat NN\n\na DT\ndog NN\nruns VB\n"
+    cut = fields.cut(data, "a test")
+    templates = parse(["U:%x[0,0]", "U:%x[-1,0]/%x[0,0]", "B"])
+    vocabulary = lookup.make_vocabulary(["U:the", "U:cat", "U:a/dog", "B"])
+    found = [lookup.find(vocabulary, templates, [cut.column(0)], cut.offsets), cut.offsets, cut.line]
+    found += [list(fields.with_labels(cut, ["x", "yy"], np.array([0, 1, 1, 0, 1], np.int32)))]
+    found += [selection.mutual_information(packed.dataset, packed.layout) for packed in PACKED]
+    words, labels = [["a", "b"], ["b"], ["a", "c", "b"]], [["X", "Y"], ["Y"], ["X", "X", "Y"]]
+    crf = CRF(["U:%x[0,0]", "B"], rho1=0.1, max_iterations=5).fit(words, labels)
+    return [*found, crf.model_.theta, *crf.predict_marginals(words)]
+
+
+CASES = {
+    **{f"{function.__name__}": (lambda function=function: everywhere(function))
+       for function in (chain, block_objective, sharded, partial, token_weights, entropy, one_block, decoders,
+                        sharded_sbcd)},
+    **{f"solver {name}": solvers(name) for name in SOLVERS},
+    **{function.__name__: function for function in (virtual, logistic, clusters, small_tables, alignment, texts)},
+}  # fmt: skip
+
+
+def numbers(found) -> list[float]:
+    """All numbers of nested lists and arrays, in order."""
+    if isinstance(found, list | tuple):
+        return [number for part in found for number in numbers(part)]
+    return np.asarray(found, float).ravel().tolist()
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: numbers(CASES[name]()) for name in sys.argv[1:] or CASES}))
