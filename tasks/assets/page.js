@@ -6,6 +6,7 @@
   tip.hidden = true;
   document.body.append(tip);
   let current = null;
+  let byKeys = false;
 
   // A drawing's own <title> would pop up over ours, so its text moves to an attribute.
   document.querySelectorAll("svg").forEach(function (svg) {
@@ -38,13 +39,19 @@
       event.preventDefault();
       const at = hits.indexOf(current);
       const next = at < 0 ? (step > 0 ? 0 : hits.length - 1) : Math.min(hits.length - 1, Math.max(0, at + step));
-      const box = hits[next].getBoundingClientRect();
-      show(hits[next], box.left + box.width / 2, box.top + Math.min(box.height / 2, 60));
+      point(hits[next]);
     });
+  }
+
+  function point(hit) {
+    const box = hit.getBoundingClientRect();
+    show(hit, box.left + box.width / 2, box.top + Math.min(box.height / 2, 60));
+    byKeys = true;
   }
 
   function over(event) {
     const hit = event.target.closest(".hit");
+    byKeys = false;
     if (hit) show(hit, event.clientX, event.clientY); else leave();
   }
 
@@ -68,7 +75,8 @@
     current = null;
     tip.hidden = true;
   }
-  window.addEventListener("scroll", leave, { passive: true });
+  // A tip asked for by keys goes along with its mark: the focus itself scrolls, and is told of it later.
+  window.addEventListener("scroll", function () { if (current && byKeys) point(current); else leave(); }, { passive: true });
 
   const box = document.getElementById("label-filter");
   if (box) {

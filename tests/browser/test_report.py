@@ -158,6 +158,23 @@ def test_a_point_of_a_chart_tells_its_figures(watch, address):
     assert not tip.is_visible()
 
 
+def test_a_tip_asked_for_by_keys_stays_with_its_mark_when_the_page_scrolls(watch, address):
+    page = watch().page
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(address)
+    chart = page.locator("svg:has(.hit):visible").first
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    top_of_tip_in_chart = """(chart) => {
+        window.dispatchEvent(new Event("scroll"));
+        return document.querySelector(".tip").getBoundingClientRect().top - chart.getBoundingClientRect().top;
+    }"""
+    before = chart.evaluate(top_of_tip_in_chart)
+    page.evaluate("window.scrollBy(0, 20)")
+    assert page.locator(".tip").is_visible()
+    assert chart.evaluate(top_of_tip_in_chart) == pytest.approx(before, abs=1)
+
+
 def column(table, at: int) -> list[str]:
     return table.locator(f"tbody tr > :nth-child({at})").all_inner_texts()
 
