@@ -1,6 +1,7 @@
 """The loss of a linear-chain CRF and its gradient, over one data set."""
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -109,6 +110,10 @@ class ChainObjective:
         """Number of weights of each family that are not zero."""
         return active_weights(self.layout, theta)
 
+    def sample(self, share: float = 1.0) -> "Sample | None":
+        """Sequences to begin with: all of these, which are `share` of the data; None where it has terms or nothing."""
+        return Sample(self, share) if len(self.dataset.weights) and not self.terms else None
+
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
 
@@ -142,6 +147,13 @@ class ChainObjective:
         )  # fmt: skip
         gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, expected)
         return expected, log_z
+
+
+class Sample(NamedTuple):
+    """Some of the sequences of an objective, over the same weights."""
+
+    objective: ChainObjective
+    share: float  # of the sequences
 
 
 def ordinary(dataset: Dataset) -> Dataset:

@@ -98,7 +98,7 @@ class CRF:
             self.solver, ChainObjective(data, layout, self.sparse), ElasticNet(self.rho1, self.rho2), theta0,
             self.max_iterations, self.tolerance,
         )  # fmt: skip
-        info = {"solver": fitting(self.solver, self.rho1), "penalty": {"rho1": self.rho1, "rho2": self.rho2},
+        info = {"solver": fitting(self.solver), "penalty": {"rho1": self.rho1, "rho2": self.rho2},
                 "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         info |= {"lists": lists} if lists else {}

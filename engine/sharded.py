@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from engine import threads
-from engine.chain_objective import ChainObjective, active_weights
+from engine.chain_objective import ChainObjective, Sample, active_weights
 from engine.curvature import curvatures
 from engine.data import UNKNOWN, Dataset
 from engine.errors import EspalierError
@@ -266,10 +266,17 @@ class InProcess:
 
 
 class ShardedObjective:
-    """The same to a gradient solver as a chain objective over all the data."""
+    """The same to a gradient solver as a chain objective over all the data.
 
-    def __init__(self, pool: Pool, layout: Layout):
+    `first_block` reads the first block of the data, for solvers that begin with a sample of them.
+    """
+
+    def __init__(
+        self, pool: Pool, layout: Layout, first_block: Callable[[], Dataset] | None = None, n_sequences: int = 0,
+        sparse: str = "auto",
+    ):  # fmt: skip
         self.pool, self.layout, self.size = pool, layout, layout.size
+        self._first_block, self._n_sequences, self._sparse = first_block, n_sequences, sparse
         self.observed = self._reduce("observed")[1]
 
     def value(self, theta: np.ndarray) -> float:
@@ -287,6 +294,16 @@ class ShardedObjective:
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
         return active_weights(self.layout, theta)
+
+    def sample(self) -> Sample | None:
+        """As `ChainObjective.sample`: the first block, whoever holds it."""
+        if self._first_block is None:
+            return None
+        block = self._first_block()
+        if np.all(block.labels == UNKNOWN):
+            return None
+        share = len(block.weights) / self._n_sequences
+        return ChainObjective(block, self.layout, self._sparse).sample(share)
 
     def sweeps(self, theta: np.ndarray):
         """The blocks of blockwise descent at theta, wherever their sequences lie; see `engine.sharded_blocks`."""
@@ -338,4 +355,5 @@ def in_process(
     if len(bounds) < 2:
         return ChainObjective(dataset, layout, sparse)
     blocks = (block_of(dataset, lo, hi) for lo, hi in bounds)
-    return ShardedObjective(InProcess([Part(blocks, 0, len(bounds), layout, sparse)]), layout)
+    pool = InProcess([Part(blocks, 0, len(bounds), layout, sparse)])
+    return ShardedObjective(pool, layout, lambda: block_of(dataset, *bounds[0]), len(dataset.weights), sparse)

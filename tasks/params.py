@@ -162,7 +162,7 @@ SOLVERS = ("auto", "lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg
 
 @dataclass
 class Train:
-    solver: str = option("auto", "how to minimise; auto is pqn with an L1 term and lbfgs without", "text", SOLVERS)
+    solver: str = option("auto", "how to minimise; auto is hybrid, and pqn where rho1 is searched for", "text", SOLVERS)
     rho1: float | str = option(
         0.5, "weight of the L1 norm: more of it, fewer features; auto chooses it and rho2 on the development data",
         "number", least=0, word="auto",

@@ -67,7 +67,7 @@ def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjectiv
     """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
     part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
     n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
-    composites, vectors = objective.composites, VECTORS[fitting(options.solver, options.rho1)]
+    composites, vectors = objective.composites, VECTORS[fitting(options.solver)]
     rows, groups = len(composites.ptr) - 1, composites.ids.shape[1]
     grown = min(tokens / max(1, part), 4.0)  # distinct sets and combinations: more with more data, but ever more slowly
     # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
@@ -161,10 +161,14 @@ def cluster_figures(shards, kinds, n_labels, columns, objective, weights, params
     }  # fmt: skip
 
 
-def driver_bytes(needed: dict[str, int], found: dict) -> dict[str, int]:
-    """Of what one process would need, what the driver does; theta and the sums lie in shared memory or messages."""
+def driver_bytes(needed: dict[str, int], found: dict, first_block: int) -> dict[str, int]:
+    """Of what one process would need, what the driver does; theta and the sums lie in shared memory or messages.
+
+    `first_block` is what it takes of the features where the solver begins with a sample.
+    """
     moved = found["moved"]["in"] + found["moved"]["out"]
-    driver = {name: needed[name] for name in ("process", "vocabulary", "weights")} | {"messages": moved}
+    driver = {name: needed[name] for name in ("process", "vocabulary", "weights")}
+    driver |= {"messages": moved, "features": first_block}
     return driver | ({"workers": found["all_workers_bytes"]} if found["here"] else {})
 
 
@@ -191,7 +195,8 @@ def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
     if options.cluster:
         cluster = cluster_figures(store.Shards(root, "train", manifest), kinds, n_labels, columns, objective, weights,
                                   params, block_tokens)  # fmt: skip
-        needed = driver_bytes(needed, cluster)
+        largest = min(1.0, 1.5 * block_tokens / tokens) if fitting(options.solver) == "hybrid" else 0.0
+        needed = driver_bytes(needed, cluster, round(largest * needed["features"]))
         seconds *= 1.0 if cluster["here"] else cluster["share"]
     return {
         "sequences": sum(len(shard.weights) for shard in shards), "tokens": tokens, "labels": n_labels,

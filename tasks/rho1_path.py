@@ -157,7 +157,7 @@ def along(
         found.append(describe(point, theta, tokens) | development.figures(theta))
         on_point(found[-1], theta)
 
-    solver, limits = fitting(options.solver, AUTO), (options.max_iterations, options.tolerance)
+    solver, limits = fitting(options.solver, along_path=True), (options.max_iterations, options.tolerance)
     return path(objective, values, options.rho2, solver, hear, *limits, theta0), found
 
 
@@ -252,7 +252,7 @@ def figures_of(measure: str, sparser: bool, points: list[dict], options: Train) 
     best = choose(points, sparser)
     return {"measure": measure, "sparser": sparser, "chosen": best["rho1"], "chosen_rho2": best["rho2"],
             "where": where(points, best), "iterations": sum(p["iterations"] for p in points), "points": points,
-            "solver": fitting(options.solver, AUTO)}  # fmt: skip
+            "solver": fitting(options.solver, along_path=True)}  # fmt: skip
 
 
 def note(point: dict, measure: str) -> str:

@@ -167,14 +167,17 @@ def objective_of(
         layout = dense_layout(n_labels, kinds, options.start)
     else:
         layout = merged(seen_layout(shards.read(lo, hi), n_labels, kinds, options.start) for lo, hi in bounds)
+    beginning = (lambda: shards.read(*bounds[0], weights)), len(weights), options.sparse
     if not options.cluster:
         blocks = (shards.read(lo, hi, weights) for lo, hi in bounds)
-        yield ShardedObjective(InProcess([Part(blocks, 0, len(bounds), layout, options.sparse)]), layout), layout
+        pool = InProcess([Part(blocks, 0, len(bounds), layout, options.sparse)])
+        yield ShardedObjective(pool, layout, *beginning), layout
         return
-    from tasks.cluster.training import pool
+    from tasks.cluster import training
 
-    with pool(options.cluster, root, shards, bounds, layout, options.sparse, options.threads, say=progress.say) as made:
-        yield ShardedObjective(made, layout), layout
+    cluster = options.cluster, root, shards, bounds, layout, options.sparse, options.threads
+    with training.pool(*cluster, say=progress.say) as pool:
+        yield ShardedObjective(pool, layout, *beginning), layout
 
 
 def chosen_rho1(
@@ -234,8 +237,7 @@ def description(result: Result, layout: Layout, manifest: dict, options: Train) 
 def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLOCK_TOKENS) -> dict:
     clear_dead(root)
     manifest = store.read_manifest(root)
-    solver = fitting(params.train.solver, params.train.rho1)
-    options = replace(params.train, initial=start_file(root, params.train), solver=solver)
+    options = replace(params.train, initial=start_file(root, params.train), solver=fitting(params.train.solver))
     if options.rho1 == AUTO and params.train.initial:
         progress.say(f"train.rho1 is auto: the path begins with an empty model, not with {params.train.initial}")
     elif params.train.initial == CHAMPION and not options.initial:

@@ -55,7 +55,7 @@ SOLVERS = {
     "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only"),
     "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton"),
     "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
-    "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term", True),
+    "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term"),
     "sbcd": Solver(
         "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True, sweeps=True, least=5
     ),
@@ -76,13 +76,13 @@ SOLVERS = {
 AUTO = "auto"  # the solver that suits the penalty
 
 
-def fitting(solver: str, rho1: float | str) -> str:
-    """The name of a solver; `auto` is the quasi-Newton method that is near the optimum first, with or without L1.
+def fitting(solver: str, along_path: bool = False) -> str:
+    """The name of a solver; `auto` is `hybrid`, which is near the optimum first, and `pqn` along a path of rho1.
 
-    Both see nothing but gradients, so the choice is the same wherever the data lie. A rho1 that is yet to be chosen is
-    above 0.
+    The points of a path begin where the one before ended, so that they need no other start. Both take data in
+    any number of blocks, so the choice is the same wherever these lie.
     """
-    return solver if solver != AUTO else "pqn" if rho1 else "lbfgs"
+    return solver if solver != AUTO else "pqn" if along_path else "hybrid"
 
 
 def minimise(
@@ -102,7 +102,7 @@ def minimise(
     `keeper` hears the state after each iteration and may hand out an earlier one to go on from. `options` are the
     solver's own: `seed` of sgd, `revisit_zeros` of cd.
     """
-    solver = fitting(solver, penalty.rho1)
+    solver = fitting(solver)
     if solver not in SOLVERS:
         raise EspalierError(f"solver {solver!r} is not known: choose one of {AUTO}, {', '.join(SOLVERS)}")
     if penalty.rho1 and not SOLVERS[solver].accepts_l1:

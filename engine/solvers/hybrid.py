@@ -2,11 +2,14 @@
 
 An epoch over the sequences comes near the optimum in the time of a few gradients, but more of them
 come little nearer; L-BFGS, or its proximal sister where there is an L1 term, needs about half as many
-gradients from there as from zero. A start that is not zero, such as an earlier model, is left as it is.
+gradients from there as from zero. Of data in many blocks the first one is enough to begin with, so the start is
+the same wherever they lie. A start that is not zero, such as an earlier model, is left as it is, and so is any
+where the objective has no sample of plainly labelled sequences to offer.
 """
 
 import numpy as np
 
+from engine.chain_objective import Sample
 from engine.monitor import Monitor, Result
 from engine.penalty import ElasticNet
 from engine.solvers.lbfgs import lbfgs
@@ -20,9 +23,13 @@ def hybrid(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, 
     earlier, spent = monitor.peek(len(theta)), 0
     if earlier is not None:
         spent = earlier.extra["start"]
-    elif len(objective.dataset.weights) and not theta.any():
-        theta, spent = start(objective, penalty, theta, EPOCHS, seed)
+    elif not theta.any() and (sample := _sample(objective)) is not None:
+        theta, spent = start(objective, sample, penalty, theta, EPOCHS, seed)
     monitor.extra["start"] = spent
     result = (pqn if penalty.rho1 else lbfgs)(objective, penalty, theta, monitor)
     result.evaluations += spent
     return result
+
+
+def _sample(objective) -> Sample | None:
+    return objective.sample() if hasattr(objective, "sample") else None

@@ -13,7 +13,7 @@ Steps depend on each other, so one thread makes them; the result does not depend
 
 import numpy as np
 
-from engine.chain_objective import ChainObjective
+from engine.chain_objective import ChainObjective, Sample
 from engine.data import select
 from engine.errors import EspalierError
 from engine.index import check_labels
@@ -62,18 +62,21 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
     return Result(best, best_objective, reason, iteration, evaluations, monitor.history)
 
 
-def start(objective, penalty: ElasticNet, theta: np.ndarray, epochs: int, seed: int) -> tuple[np.ndarray, int]:
-    """(theta after a few epochs, what that cost in evaluations): where a solver with a better end may begin.
+def start(
+    objective, sample: Sample, penalty: ElasticNet, theta: np.ndarray, epochs: int, seed: int
+) -> tuple[np.ndarray, int]:
+    """(theta after a few epochs over a sample, what that cost in evaluations): where another solver may begin.
 
-    Should the epochs lead uphill, the answer is theta itself.
+    The sample has its share of the penalty. Should the epochs lead uphill on all data, the answer is theta itself.
     """
-    check_labels(objective.dataset.labels, objective.layout)
-    rng, room = np.random.default_rng(seed), make_room(objective.dataset, objective.layout, objective.sets)
-    step, spent = _tune(objective, penalty, theta, rng, room, FEW)
-    moved, paid, could_pay = theta.copy(), np.zeros(objective.size), 0.0
+    some, less = sample.objective, ElasticNet(sample.share * penalty.rho1, sample.share * penalty.rho2)
+    check_labels(some.dataset.labels, some.layout)
+    rng, room = np.random.default_rng(seed), make_room(some.dataset, some.layout, some.sets)
+    step, spent = _tune(some, less, theta, rng, room, FEW)
+    moved, paid, could_pay = theta.copy(), np.zeros(some.size), 0.0
     for epoch in range(epochs):
-        order = rng.permutation(len(objective.dataset.weights))
-        could_pay = _epoch(objective, penalty, moved, order, step, epoch, could_pay, paid, room)
+        order = rng.permutation(len(some.dataset.weights))
+        could_pay = _epoch(some, less, moved, order, step, epoch, could_pay, paid, room)
     before, after = (objective.value(here) + penalty.value(here) for here in (theta, moved))
     return (moved if after < before else theta), spent + epochs + 2
 

@@ -10,7 +10,7 @@ from reference.problems import random_problem
 
 from engine import threads
 from engine.chain_objective import ChainObjective
-from engine.data import make_dataset
+from engine.data import UNKNOWN, make_dataset
 from engine.errors import EspalierError
 from engine.layout import Layout, dense_layout, merged, seen_layout
 from engine.penalty import ElasticNet
@@ -47,7 +47,8 @@ def as_parts(packed, bounds, ends, sparse="auto"):
         Part((block_of(packed.dataset, *bounds[b]) for b in range(lo, hi)), lo, len(bounds), packed.layout, sparse)
         for lo, hi in itertools.pairwise(ends)
     ]
-    return ShardedObjective(InProcess(parts), packed.layout)
+    first = lambda: block_of(packed.dataset, *bounds[0])  # noqa: E731
+    return ShardedObjective(InProcess(parts), packed.layout, first, len(packed.dataset.weights), sparse)
 
 
 def bytes_of(objective, theta):
@@ -278,18 +279,52 @@ def test_extreme_weights_in_blocks():
 RIDGE, NET = ElasticNet(0.0, 0.5), ElasticNet(0.3, 0.1)
 
 
-@pytest.mark.parametrize("solver, penalty", [("owlqn", NET), ("pqn", NET), ("lbfgs", RIDGE), ("cg-pr", RIDGE)])
+GRADIENT_SOLVERS = [
+    *((solver, NET) for solver in ("owlqn", "pqn", "hybrid")),
+    *((solver, RIDGE) for solver in ("lbfgs", "cg-pr", "hybrid")),
+]
+
+
+@pytest.mark.parametrize("solver, penalty", GRADIENT_SOLVERS)
 def test_gradient_solvers_end_with_the_same_bytes_however_the_blocks_lie(solver, penalty):
     packed = words(11)
     bounds = cut(packed.dataset.offsets, 50)
     ways = ([0, len(bounds)], [0, 1, len(bounds)], [0, 2, 3, len(bounds)])
-    results = [minimise(solver, as_parts(packed, bounds, way), penalty, max_iterations=20) for way in ways]
+    to_the_end = {"max_iterations": 100, "tolerance": 1e-8}  # hybrid begins elsewhere with the whole
+    results = [minimise(solver, as_parts(packed, bounds, way), penalty, **to_the_end) for way in ways]
     assert len({(r.theta.tobytes(), r.objective, repr(r.trace)) for r in results}) == 1
-    whole = minimise(solver, ChainObjective(packed.dataset, packed.layout), penalty, max_iterations=20)
+    whole = minimise(solver, ChainObjective(packed.dataset, packed.layout), penalty, **to_the_end)
     assert results[0].objective == pytest.approx(whole.objective, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["hybrid", "cd", "iis", "sgd"])
+def test_one_block_begins_as_the_whole_does_and_many_with_the_first():
+    packed = words(11)
+    whole = ChainObjective(packed.dataset, packed.layout)
+    one = as_parts(packed, [(0, len(packed.dataset.weights))], [0, 1])
+    assert one.sample().share == 1.0 and whole.sample().objective is whole
+    found = [minimise("hybrid", objective, NET, max_iterations=20) for objective in (one, whole)]
+    assert len({(r.theta.tobytes(), r.objective, r.evaluations) for r in found}) == 1
+    bounds = cut(packed.dataset.offsets, 50)
+    sample = as_parts(packed, bounds, [0, len(bounds)]).sample()
+    assert sample.share == pytest.approx(bounds[0][1] / len(packed.dataset.weights)) and sample.share < 1.0
+    assert len(sample.objective.dataset.weights) == bounds[0][1] and sample.objective.size == whole.size
+
+
+def test_data_with_terms_or_without_labels_in_the_first_block_begin_at_zero():
+    packed = words(11)
+    bounds, labels = cut(packed.dataset.offsets, 50), packed.dataset.labels.copy()
+    first = packed.dataset.offsets[bounds[0][1]]
+    for known in (0, 3):
+        labels[known:first] = UNKNOWN
+        partial = packed._replace(dataset=packed.dataset._replace(labels=labels.copy()))
+        objective = as_parts(partial, bounds, [0, len(bounds)])
+        assert objective.sample() is None
+        same = [minimise(solver, objective, NET, max_iterations=5) for solver in ("hybrid", "pqn")]
+        assert len({r.theta.tobytes() for r in same}) == 1
+        labels[:known] = packed.dataset.labels[:known]
+
+
+@pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
 def test_solvers_that_need_all_sequences_are_refused(solver):
     packed = words(12)
     with pytest.raises(EspalierError, match=f"{solver} needs the sequences .* ShardedObjective has none: choose a"):

@@ -540,12 +540,12 @@ def test_the_gap_is_a_bound_and_closes(packed, optima, solver, name):
         assert penalty.gap(theta, gradient, loss) <= 1e-4 * best
 
 
-@pytest.mark.parametrize(("rho1", "expected"), [(0.5, "pqn"), (0.0, "lbfgs"), ("auto", "pqn")])
-def test_auto_is_the_solver_that_fits_the_penalty(packed, rho1, expected):
-    assert fitting("auto", rho1) == expected and fitting("sbcd", rho1) == "sbcd"
-    if rho1 != "auto":
-        same = [minimise(name, objective_of(packed), ElasticNet(rho1, 0.1)).theta for name in ("auto", expected)]
-        np.testing.assert_array_equal(*same)
+@pytest.mark.parametrize("rho1", [0.5, 0.0])
+def test_auto_begins_with_stochastic_gradient_and_paths_need_no_start(packed, rho1):
+    assert fitting("auto") == "hybrid" and fitting("auto", along_path=True) == "pqn"
+    assert fitting("sbcd") == fitting("sbcd", along_path=True) == "sbcd"
+    same = [minimise(name, objective_of(packed), ElasticNet(rho1, 0.1)).theta for name in ("auto", "hybrid")]
+    np.testing.assert_array_equal(*same)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

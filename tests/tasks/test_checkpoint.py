@@ -59,7 +59,7 @@ def states(project):
 # ---- going on
 
 
-WAYS = [(solver, BLOCK) for solver in ("lbfgs", "owlqn", "pqn", "cg-fr", "cg-pr", "sbcd")]
+WAYS = [(solver, BLOCK) for solver in ("lbfgs", "owlqn", "pqn", "hybrid", "cg-fr", "cg-pr", "sbcd")]
 WAYS += [(solver, 10**6) for solver in ("lbfgs", "owlqn", "pqn", "sbcd", "hybrid", "sgd", "cd", "iis")]
 
 

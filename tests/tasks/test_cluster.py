@@ -105,11 +105,12 @@ def test_workers_get_about_equal_runs_with_few_nodes(blocks, count):
     assert max(len(cover(lo, hi, blocks)) for lo, hi in found) <= 8
 
 
-@pytest.mark.parametrize("solver", ["cd", "iis", "sgd", "hybrid"])
+@pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
 def test_solvers_that_need_all_sequences_say_so(project, solver):
     params = small_params()
     params.train.solver, params.train.cluster = solver, "local:2"
-    text = f"{solver} needs all sequences in one process .* train.cluster = local:2: .* lbfgs, owlqn, pqn, sbcd, cg-fr"
+    able = "lbfgs, owlqn, pqn, hybrid, sbcd, cg-fr"
+    text = f"{solver} needs all sequences in one process .* train.cluster = local:2: .* {able}"
     with pytest.raises(EspalierError, match=text):
         result_of(project, params)
 
