@@ -21,13 +21,15 @@ from engine.scores import padded
 from engine.seen_counts import SeenCounts
 from engine.sharded import BLOCK_TOKENS, cover, cut
 from engine.solvers import fitting
+from engine.solvers.pqn import pairs_kept
 from tasks import store
 from tasks.params import Params, Train
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
-# Vectors of the length of theta that a solver keeps at its peak: pairs of steps and slopes, and work.
+# Vectors of the length of theta that a solver keeps at its peak, beside the pairs of pqn: pairs of steps and slopes, and
+# work.
 VECTORS = {
-    "lbfgs": 26, "owlqn": 26, "pqn": 52, "hybrid": 52, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12,
+    "lbfgs": 26, "owlqn": 26, "pqn": 12, "hybrid": 12, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12,
     "sgd": 10,
 }  # fmt: skip
 PROCESS = 300 << 20  # bytes of an interpreter with its packages and compiled kernels
@@ -63,11 +65,16 @@ def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, optio
     return sum(counts.counts.values()), counts.exact
 
 
+def vectors_of(solver: str, weights: int) -> int:
+    """Vectors of the length of theta that a solver keeps at its peak."""
+    return VECTORS[solver] + (2 * pairs_kept(weights) if solver in ("pqn", "hybrid") else 0)
+
+
 def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjective, weights: int, options: Train):
     """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
     part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
     n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
-    composites, vectors = objective.composites, VECTORS[fitting(options.solver)]
+    composites, vectors = objective.composites, vectors_of(fitting(options.solver), weights)
     rows, groups = len(composites.ptr) - 1, composites.ids.shape[1]
     grown = min(tokens / max(1, part), 4.0)  # distinct sets and combinations: more with more data, but ever more slowly
     # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
