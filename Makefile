@@ -2,7 +2,7 @@
 #   PYTHON=…  the interpreter to build .venv with     ARGS=…  passed on to the command
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench dashboard clean setup setup-test setup-bench
+.PHONY: help run test test-all lint bench dashboard clean setup setup-test setup-bench
 .NOTPARALLEL:
 SHELL := /bin/sh
 BIN := .venv/bin
@@ -103,6 +103,7 @@ endef
 help:
 	@echo "make run        train, evaluate and report once, with the parameters in params.yaml"
 	@echo "make test       run the tests on all cores   (make test ARGS='-k viterbi -x')"
+	@echo "make test-all   the same and those that take minutes each"
 	@echo "make lint       check the style of the code"
 	@echo "make bench      our times and the peers'    (make bench ARGS='conll2000 --quick')"
 	@echo "make dashboard  start the dashboard"
@@ -126,6 +127,9 @@ dashboard: setup
 	@$(BIN)/espalier dashboard $(ARGS)
 
 test: setup-test
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not long' $(ARGS)
+
+test-all: setup-test
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 bench: setup-bench

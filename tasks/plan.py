@@ -26,8 +26,8 @@ from tasks import store
 from tasks.params import Params, Train
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
-# Vectors of the length of theta that a solver keeps at its peak, beside the pairs of pqn: pairs of steps and slopes, and
-# work.
+# Vectors of the length of theta that a solver keeps at its peak, pairs of steps and slopes and work; of pqn without its
+# pairs, whose number depends on the size.
 VECTORS = {
     "lbfgs": 26, "owlqn": 26, "pqn": 12, "hybrid": 12, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12,
     "sgd": 10,
