@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import rows
 from benchmarks.cases import CASES, Context
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 HERE = Path(__file__).resolve().parent
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from benchmarks.job import Skip
-from tasks.experiments.problems import FILES, Problem, make_problem, read
+from espalier.tasks.experiments.problems import FILES, Problem, make_problem, read
 
 __all__ = ["Problem", "make_problem", "paths", "read_part", "read_tokens"]
 QUICK = 300  # sequences of a corpus in a quick run

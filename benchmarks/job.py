@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 900.0  # seconds that a job may take

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.corpora import Problem
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset
-from engine.layout import Layout
-from engine.penalty import ElasticNet
-from engine.solvers import SOLVERS, minimise
-from tasks.experiments.problems import accuracy, decoded, warm_up
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset
+from espalier.engine.layout import Layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import SOLVERS, minimise
+from espalier.tasks.experiments.problems import accuracy, decoded, warm_up
 
 __all__ = ["Fit", "accuracy", "decoded", "fit", "gradient_seconds", "reached", "solvers", "summary", "warm_up"]
 

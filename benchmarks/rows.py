@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 OURS = "espalier"
 FIELDS = (

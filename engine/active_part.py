@@ -6,10 +6,10 @@ zero, finding the others once costs less than reading all of them at every posit
 
 import numpy as np
 
-from engine import threads
-from engine.counting import ends
-from engine.jit import kernel
-from engine.layout import Layout
+from espalier.engine import threads
+from espalier.engine.counting import ends
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
 
 LEAST = 1 << 20  # weights from which on the search is worth its cost
 SHARE = 0.25  # of them that may be active

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.errors import EspalierError
-from engine.jit import kernel
+from espalier.engine import threads
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
 
 PIECES = 8  # of the expectation step; fixed, so that sums have one order
 

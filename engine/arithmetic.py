@@ -9,7 +9,7 @@ element by element, and that test keeps a loop from being vectorised.
 import numba
 import numpy as np
 
-from engine.jit import OPTIONS, kernel
+from espalier.engine.jit import OPTIONS, kernel
 
 LANES = 8
 LOG2_E = 1.4426950408889634

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 STEPS, HALVINGS = 200, 60
 DECREMENT = 1e-24  # Newton's decrement at which theta is exact to rounding

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 
 class Bags(NamedTuple):

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes
-from engine.jit import kernel
-from engine.scores import SAFE_RANGE
+from espalier.engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes
+from espalier.engine.jit import kernel
+from espalier.engine.scores import SAFE_RANGE
 
 # Lowest score of an entry. Squared marginals are summed as if there were no entries and then put right, which costs
 # digits: exp(8) times a rounding here.

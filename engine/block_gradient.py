@@ -7,9 +7,9 @@ pairs of labels has only those computed.
 
 import numpy as np
 
-from engine.arithmetic import add_products
-from engine.block_kernels import by_logarithms
-from engine.jit import kernel
+from espalier.engine.arithmetic import add_products
+from espalier.engine.block_kernels import by_logarithms
+from espalier.engine.jit import kernel
 
 BATCH = 64  # positions whose pairs are summed at once
 FEW = 16  # all pairs at once are cheaper than single ones from one in so many on

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.block_factors import factor_at, pass_message, pull_message
-from engine.jit import kernel
-from engine.logarithms import log_forward, log_step_back, log_sum
-from engine.scores import SAFE_RANGE
+from espalier.engine.block_factors import factor_at, pass_message, pull_message
+from espalier.engine.jit import kernel
+from espalier.engine.logarithms import log_forward, log_step_back, log_sum
+from espalier.engine.scores import SAFE_RANGE
 
 PAD = 8  # columns between rows of a scratch matrix, so that its rows do not meet in one cache set
 # Single pairs are cheaper than all pairs up to this share of them, as single ones are not blocked four by four.

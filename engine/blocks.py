@@ -9,10 +9,10 @@ import operator
 
 import numpy as np
 
-from engine import threads
-from engine.block_factors import Sharing, State, renew_bases, renew_rows, renew_sets, stale_sets
-from engine.block_gradient import block_gradient
-from engine.block_kernels import (
+from espalier.engine import threads
+from espalier.engine.block_factors import Sharing, State, renew_bases, renew_rows, renew_sets, stale_sets
+from espalier.engine.block_gradient import block_gradient
+from espalier.engine.block_kernels import (
     Hot,
     Index,
     evaluate_hot,
@@ -21,14 +21,14 @@ from engine.block_kernels import (
     hessian_piece,
     make_hot,
 )
-from engine.chain_objective import active_weights, observed_counts
-from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.index import PairSets, check_labels, check_observations, invert, pair_sets
-from engine.layout import Layout
-from engine.posteriors import balanced
-from engine.scores import density
-from engine.vectors import dot
+from espalier.engine.chain_objective import active_weights, observed_counts
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import PairSets, check_labels, check_observations, invert, pair_sets
+from espalier.engine.layout import Layout
+from espalier.engine.posteriors import balanced
+from espalier.engine.scores import density
+from espalier.engine.vectors import dot
 
 PIECE = 256  # occurrences of one block that are summed as one piece; fixed, so that sums have one order
 SETS_AT_ONCE, ROWS_AT_ONCE = 64, 1024  # renewed as one piece of work

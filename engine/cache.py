@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from engine import fresh_memory
+from espalier.engine import fresh_memory
 
 ENGINE = Path(__file__).parent
 

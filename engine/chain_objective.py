@@ -5,22 +5,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.composites import Composites, find_composites
-from engine.counting import carrying_columns, sort_by
-from engine.curvature import curvatures
-from engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
-from engine.expectations import Gathering, gather, make_gathering
-from engine.index import Inverse, check_observations, check_theta, invert, pair_sets
-from engine.jit import kernel
-from engine.layout import FAMILIES, Layout
-from engine.partial import partial_labels, silent
-from engine.posteriors import all_log_partitions, balanced, by_logarithms, posteriors
-from engine.room import Room
-from engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
-from engine.schedule import Schedule, make_schedule
-from engine.scores import density, make_factors, padded
-from engine.token_weights import first_weights, token_weights
-from engine.vectors import dot
+from espalier.engine.composites import Composites, find_composites
+from espalier.engine.counting import carrying_columns, sort_by
+from espalier.engine.curvature import curvatures
+from espalier.engine.data import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
+from espalier.engine.expectations import Gathering, gather, make_gathering
+from espalier.engine.index import Inverse, check_observations, check_theta, invert, pair_sets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import FAMILIES, Layout
+from espalier.engine.partial import partial_labels, silent
+from espalier.engine.posteriors import all_log_partitions, balanced, by_logarithms, posteriors
+from espalier.engine.room import Room
+from espalier.engine.scatter import CHUNKS, Plan, add_unigrams, fits, make_plan, pair_slots, scattered_sums
+from espalier.engine.schedule import Schedule, make_schedule
+from espalier.engine.scores import density, make_factors, padded
+from espalier.engine.token_weights import first_weights, token_weights
+from espalier.engine.vectors import dot
 
 
 class ChainObjective:

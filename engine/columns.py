@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.sources import Source
+from espalier.engine.sources import Source
 
 
 class Column(NamedTuple):

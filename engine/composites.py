@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.arithmetic import add_run, take_run
-from engine.counting import carrying_columns, combine, ends, first_places
-from engine.data import Dataset
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.scores import padded
+from espalier.engine import threads
+from espalier.engine.arithmetic import add_run, take_run
+from espalier.engine.counting import carrying_columns, combine, ends, first_places
+from espalier.engine.data import Dataset
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.scores import padded
 
 SHARE = 12  # a group has at most one combination for this many positions
 GROWTH = 1.3  # a column joins a group while the combinations grow by less than this

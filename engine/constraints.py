@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.data import Dataset, label_rows
-from engine.errors import EspalierError
-from engine.index import PairSets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.logarithms import log_sum
-from engine.posteriors import balanced
-from engine.scores import pair_scores, position_scores
+from espalier.engine import threads
+from espalier.engine.data import Dataset, label_rows
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.logarithms import log_sum
+from espalier.engine.posteriors import balanced
+from espalier.engine.scores import pair_scores, position_scores
 
 NOTHING = np.empty((0, 0))
 

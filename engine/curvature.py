@@ -8,9 +8,9 @@ always followed by one label bends the loss little. Weights act together, hence 
 
 import numpy as np
 
-from engine import threads
-from engine.jit import kernel
-from engine.layout import FAMILIES, Layout
+from espalier.engine import threads
+from espalier.engine.jit import kernel
+from espalier.engine.layout import FAMILIES, Layout
 
 PIECES = 16
 NEARLY = 1e-3  # |log(e / o)| below which the two means are the same

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 UNKNOWN = -1  # the label of a position where any label is possible
 FIRST_SET = -2  # label FIRST_SET - s: one of the labels of label_sets[s]

@@ -7,18 +7,18 @@ labels and label sets; `transitions` is a `Transitions`, see `engine.scheme`.
 
 import numpy as np
 
-from engine import constraints, threads
-from engine.arithmetic import add_run, add_runs
-from engine.composites import no_composites
-from engine.constraints import Transitions, make_constraints, unrestricted
-from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.index import PairSets, check_labels, check_observations, check_theta, pair_sets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.nbest import NBest, best_labellings
-from engine.posteriors import PIECES, all_log_partitions, balanced, in_lockstep, posterior_rows, posteriors
-from engine.scores import density, make_factors, padded, pair_scores, position_scores
+from espalier.engine import constraints, threads
+from espalier.engine.arithmetic import add_run, add_runs
+from espalier.engine.composites import no_composites
+from espalier.engine.constraints import Transitions, make_constraints, unrestricted
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import PairSets, check_labels, check_observations, check_theta, pair_sets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.nbest import NBest, best_labellings
+from espalier.engine.posteriors import PIECES, all_log_partitions, balanced, in_lockstep, posterior_rows, posteriors
+from espalier.engine.scores import density, make_factors, padded, pair_scores, position_scores
 
 PAIR_BYTES = 1 << 30  # what the marginals of all pairs may take unless the caller says more
 WIDE_SHARE = 5  # a run of at least one in so many labels is added faster as a full row

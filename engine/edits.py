@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from engine.jit import kernel
+from espalier.engine.jit import kernel
 
 
 @kernel

@@ -23,19 +23,19 @@ import threading
 
 import numpy as np
 
-from engine import threads
-from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.index import check_observations, check_theta, pair_sets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.logarithms import log_sum
-from engine.monitor import Result
-from engine.penalty import ElasticNet, check_strength
-from engine.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
-from engine.solvers import minimise
-from engine.steps import NO_GRADIENT, Chunks, add_pairs, add_unigram_counts
-from engine.vectors import dot
+from espalier.engine import threads
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import check_observations, check_theta, pair_sets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.logarithms import log_sum
+from espalier.engine.monitor import Result
+from espalier.engine.penalty import ElasticNet, check_strength
+from espalier.engine.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
+from espalier.engine.solvers import minimise
+from espalier.engine.steps import NO_GRADIENT, Chunks, add_pairs, add_unigram_counts
+from espalier.engine.vectors import dot
 
 
 class EntropyRegularised:

@@ -18,17 +18,17 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import compiling, decode, warm_start
-from engine.chain_objective import ChainObjective
-from engine.data import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
-from engine.errors import EspalierError, brief, quoted
-from engine.layout import make_layout, observation_kinds
-from engine.lists import read_list
-from engine.model import Model
-from engine.penalty import ElasticNet
-from engine.scheme import transitions_of
-from engine.solvers import fitting, minimise
-from engine.templates import Template, check_columns, expand_rows, learned_columns, list_files, parse, resolve
+from espalier.engine import compiling, decode, warm_start
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
+from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.layout import make_layout, observation_kinds
+from espalier.engine.lists import read_list
+from espalier.engine.model import Model
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.scheme import transitions_of
+from espalier.engine.solvers import fitting, minimise
+from espalier.engine.templates import Template, check_columns, expand_rows, learned_columns, list_files, parse, resolve
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 
@@ -202,6 +202,11 @@ class CRF:
     def _restriction(self, scheme: bool | str, allowed) -> dict:
         transitions = transitions_of(self.classes_, scheme) if scheme else None
         return {"allowed": None if allowed is None else "labels", "transitions": transitions}
+
+
+def load(path: str | Path) -> CRF:
+    """A fitted labeller from a model file."""
+    return CRF.load(path)
 
 
 def _model_of(source) -> Model:

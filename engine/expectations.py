@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.composites import Composites
-from engine.data import Dataset
-from engine.index import Inverse, PairSets, invert
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.posteriors import PIECES, balanced
+from espalier.engine import threads
+from espalier.engine.composites import Composites
+from espalier.engine.data import Dataset
+from espalier.engine.index import Inverse, PairSets, invert
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.posteriors import PIECES, balanced
 
 SLICES = 8  # of the previous label, done side by side; fixed, so that sums do not depend on the threads
 

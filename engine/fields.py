@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.counting import ends
-from engine.errors import EspalierError
-from engine.jit import kernel
+from espalier.engine.counting import ends
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
 
 FEED, RETURN, BLANK, TAB = 10, 13, 32, 9
 BLANKS = b" \t"

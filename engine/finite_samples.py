@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import asymptotics
-from engine.asymptotics import best_fit, information, moment, probabilities, risk, solve, spread
-from engine.errors import EspalierError
+from espalier.engine import asymptotics
+from espalier.engine.asymptotics import best_fit, information, moment, probabilities, risk, solve, spread
+from espalier.engine.errors import EspalierError
 
 ESTIMATORS = ("supervised", "weighted", "semisupervised")
 REACH = 40  # standard deviations beyond which a binomial has no mass that a float could tell

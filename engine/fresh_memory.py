@@ -10,7 +10,7 @@ import os
 
 import numpy as np
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 VARIABLE = "ESPALIER_FILL_MEMORY"
 # What the even and the odd elements of floating point are filled with. NaN spreads through all arithmetic, but a

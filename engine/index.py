@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.counting import carrying_columns, combine, ends, first_places, group
-from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.layout import Layout
+from espalier.engine.counting import carrying_columns, combine, ends, first_places, group
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import Layout
 
 
 class PairSets(NamedTuple):

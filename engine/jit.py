@@ -13,8 +13,8 @@ os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
 import numba  # noqa: E402
 from numba.core import event  # noqa: E402
 
-from engine import compiling, fresh_memory, target  # noqa: E402
-from engine.cache import cache_directory  # noqa: E402
+from espalier.engine import compiling, fresh_memory, target  # noqa: E402
+from espalier.engine.cache import cache_directory  # noqa: E402
 
 fresh_memory.install()
 target.pin(numba.config)

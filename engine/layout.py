@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.counting import carrying_columns, ends, sort_by
-from engine.data import Dataset, check_label_count, label_rows
-from engine.errors import EspalierError
-from engine.jit import kernel
+from espalier.engine.counting import carrying_columns, ends, sort_by
+from espalier.engine.data import Dataset, check_label_count, label_rows
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
 
 UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
 KINDS = {"U": UNIGRAM, "u": UNIGRAM, "B": BIGRAM, "b": BIGRAM, "*": UNIGRAM | BIGRAM}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import EspalierError, brief
+from espalier.engine.errors import EspalierError, brief
 
 OUTSIDE = "O"
 MOST_BYTES = 256 << 20  # of a file of names; it travels in the model

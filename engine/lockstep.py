@@ -16,9 +16,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes, pass_four, pass_one, pass_sparse
-from engine.jit import kernel
-from engine.scores import SAFE_RANGE
+from espalier.engine.arithmetic import (
+    LANES,
+    add_run,
+    add_runs,
+    exponentiate,
+    extremes,
+    pass_four,
+    pass_one,
+    pass_sparse,
+)
+from espalier.engine.jit import kernel
+from espalier.engine.scores import SAFE_RANGE
 
 
 class Rows(NamedTuple):

@@ -6,8 +6,8 @@ one at a time. Cost: Y^2 exponentials a position.
 
 import numpy as np
 
-from engine.jit import kernel
-from engine.scores import pair_scores, position_scores
+from espalier.engine.jit import kernel
+from espalier.engine.scores import pair_scores, position_scores
 
 
 @kernel

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine import threads
-from engine.bags import Bags, check_instance_weights, check_labels, refuse_empty_pool, refuse_missing_class
-from engine.errors import EspalierError
-from engine.jit import kernel
-from engine.monitor import Result
-from engine.penalty import ElasticNet, check_strength
-from engine.solvers import minimise, minimise_by_newton
-from engine.steps import NO_GRADIENT, Chunks
-from engine.vectors import dot, exp
+from espalier.engine import threads
+from espalier.engine.bags import Bags, check_instance_weights, check_labels, refuse_empty_pool, refuse_missing_class
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Result
+from espalier.engine.penalty import ElasticNet, check_strength
+from espalier.engine.solvers import minimise, minimise_by_newton
+from espalier.engine.steps import NO_GRADIENT, Chunks
+from espalier.engine.vectors import dot, exp
 
 PARAMETRISATIONS = ("reference", "full")
 NEWTON_SIZE = 400  # weights up to which a dense Hessian costs less than the iterations it saves

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine import threads
-from engine.columns import derive, number
-from engine.jit import kernel
-from engine.templates import FIRST, HERE, Macro, Template, columns_of, sources_of
+from espalier.engine import threads
+from espalier.engine.columns import derive, number
+from espalier.engine.jit import kernel
+from espalier.engine.templates import FIRST, HERE, Macro, Template, columns_of, sources_of
 
 # Hashes have 32 bits in a uint64: a product of two does not overflow.
 BASE, SPREAD, LOW = np.uint64(0x01000193), np.uint64(0x9E3779B1), np.uint64(0xFFFFFFFF)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.edits import edit_distances
-from engine.errors import EspalierError
-from engine.spans import marks_entities, spans_of
+from espalier.engine.edits import edit_distances
+from espalier.engine.errors import EspalierError
+from espalier.engine.spans import marks_entities, spans_of
 
 DRAWS = 50  # resamples made at a time
 

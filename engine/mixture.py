@@ -14,12 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
-from engine import threads
-from engine.bags import Bags, check_counts, check_csr, select_bags
-from engine.errors import EspalierError
-from engine.jit import kernel
-from engine.sharded import Node, cover, root_of
-from engine.vectors import exp, log
+from espalier.engine import threads
+from espalier.engine.bags import Bags, check_counts, check_csr, select_bags
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
+from espalier.engine.sharded import Node, cover, root_of
+from espalier.engine.vectors import exp, log
 
 GROUP = 50_000  # bags whose counts are summed as one
 PIECES = 4  # of the expectation step; fixed, so that sums have one order

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.state import Keeper, State
+from espalier.engine.errors import EspalierError
+from espalier.engine.state import Keeper, State
 
 STOP_REASONS = {
     "optimal": "the first-order conditions hold within the tolerance",

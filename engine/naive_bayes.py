@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.bags import Bags, check_instance_weights, check_labels, refuse_empty_pool, refuse_missing_class
-from engine.errors import EspalierError
-from engine.mixture import expected_counts, posteriors
-from engine.vectors import dot, log
+from espalier.engine.bags import Bags, check_instance_weights, check_labels, refuse_empty_pool, refuse_missing_class
+from espalier.engine.errors import EspalierError
+from espalier.engine.mixture import expected_counts, posteriors
+from espalier.engine.vectors import dot, log
 
 
 @dataclass(frozen=True)

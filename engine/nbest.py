@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.constraints import Constraints, allowed_pairs, allowed_scores, refuse_impossible
-from engine.data import Dataset
-from engine.index import PairSets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.posteriors import balanced
+from espalier.engine import threads
+from espalier.engine.constraints import Constraints, allowed_pairs, allowed_scores, refuse_impossible
+from espalier.engine.data import Dataset
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.posteriors import balanced
 
 
 class NBest(NamedTuple):

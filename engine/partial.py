@@ -8,15 +8,15 @@ not convex. This module has the second part of both; the first is that of any se
 
 import numpy as np
 
-from engine import constraints, threads
-from engine.constraints import make_constraints
-from engine.data import UNKNOWN, Dataset, any_in_sequence, select
-from engine.errors import EspalierError
-from engine.index import pair_sets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.scores import SAFE_RANGE, make_factors, position_scores
-from engine.steps import (
+from espalier.engine import constraints, threads
+from espalier.engine.constraints import make_constraints
+from espalier.engine.data import UNKNOWN, Dataset, any_in_sequence, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import pair_sets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.scores import SAFE_RANGE, make_factors, position_scores
+from espalier.engine.steps import (
     NO_GRADIENT,
     Chunks,
     add_pair_counts,
@@ -25,7 +25,7 @@ from engine.steps import (
     label_lists,
     message,
 )
-from engine.vectors import dot
+from espalier.engine.vectors import dot
 
 
 def partial_labels(dataset: Dataset, layout: Layout, sparse: str) -> "PartialLabels | None":

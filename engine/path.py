@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.penalty import ElasticNet
-from engine.solvers import SOLVERS, minimise
+from espalier.engine.errors import EspalierError
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import SOLVERS, minimise
 
 COUNT = 20
 RATIO = 1e-3  # of the last rho1 of a grid to its first

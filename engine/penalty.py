@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.vectors import absolute_sum, dot
+from espalier.engine.errors import EspalierError
+from espalier.engine.vectors import absolute_sum, dot
 
 
 def check_strength(name: str, value: float) -> None:

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from engine import threads
-from engine.active_part import active_part
-from engine.composites import Composites, share
-from engine.data import Dataset
-from engine.index import PairSets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.lockstep import backward_batch, forward_batch, make_rows
-from engine.logarithms import log_backward, log_forward
-from engine.schedule import Schedule, make_schedule
-from engine.scores import Factors, padded
+from espalier.engine import threads
+from espalier.engine.active_part import active_part
+from espalier.engine.composites import Composites, share
+from espalier.engine.data import Dataset
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.lockstep import backward_batch, forward_batch, make_rows
+from espalier.engine.logarithms import log_backward, log_forward
+from espalier.engine.schedule import Schedule, make_schedule
+from espalier.engine.scores import Factors, padded
 
 PIECES = 32  # of independent work, enough to balance any number of threads that we meet
 NO_GRADIENT = np.empty(0)

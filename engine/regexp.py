@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 CLASSES = {
     "a": rb"A-Za-z", "d": rb"0-9", "l": rb"a-z", "p": rb"!-/:-@\[-`{-~", "s": rb"\t-\r ", "u": rb"A-Z",

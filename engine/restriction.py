@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from engine import threads
-from engine.counting import ends
-from engine.data import Dataset
-from engine.jit import kernel
-from engine.layout import FAMILIES, Layout
-from engine.posteriors import balanced
+from espalier.engine import threads
+from espalier.engine.counting import ends
+from espalier.engine.data import Dataset
+from espalier.engine.jit import kernel
+from espalier.engine.layout import FAMILIES, Layout
+from espalier.engine.posteriors import balanced
 
 
 @dataclass(frozen=True)

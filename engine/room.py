@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 
-from engine import fresh_memory
-from engine.scores import Factors
+from espalier.engine import fresh_memory
+from espalier.engine.scores import Factors
 
 
 class Room:

@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.arithmetic import add_products, take_run
-from engine.composites import Composites, hand_on, share
-from engine.counting import ends
-from engine.index import PairSets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.lockstep import backward_batch, forward_batch, make_rows
-from engine.logarithms import add_pairs
-from engine.schedule import Schedule
-from engine.scores import padded
+from espalier.engine import threads
+from espalier.engine.arithmetic import add_products, take_run
+from espalier.engine.composites import Composites, hand_on, share
+from espalier.engine.counting import ends
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.lockstep import backward_batch, forward_batch, make_rows
+from espalier.engine.logarithms import add_pairs
+from espalier.engine.schedule import Schedule
+from espalier.engine.scores import padded
 
 CHUNKS = 8
 LARGEST = 1 << 21  # coordinates of one chunk's vector, 16 MiB: more would not stay in the cache

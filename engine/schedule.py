@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.counting import ends, sort_by
-from engine.index import PairSets
-from engine.jit import kernel
+from espalier.engine.counting import ends, sort_by
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
 
 BATCH_BYTES = 1 << 18  # of one array of a batch's rows; three of them share the second-level cache
 

@@ -7,8 +7,8 @@ one of its own kind before it. In BIOES a chunk is S, or begins with B and ends 
 
 import numpy as np
 
-from engine.constraints import Transitions
-from engine.errors import EspalierError
+from espalier.engine.constraints import Transitions
+from espalier.engine.errors import EspalierError
 
 PREFIXES = {"iob2": "BI", "iob1": "BI", "bioes": "BIES"}
 ALIASES = {"bio": "iob2", "iobes": "bioes"}

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes
-from engine.errors import EspalierError
-from engine.index import PairSets
-from engine.jit import kernel
-from engine.layout import Layout
+from espalier.engine import threads
+from espalier.engine.arithmetic import LANES, add_run, add_runs, exponentiate, extremes
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
 
 # A step whose scores span more than this is left to the logarithmic recursion. Scaled
 # forward variables span at most the range R of one step and scaled backward ones too,

@@ -7,9 +7,9 @@ by what the parts can hold at most.
 
 import numpy as np
 
-from engine.data import Dataset, label_rows
-from engine.jit import kernel
-from engine.layout import BIGRAM, FAMILIES, UNIGRAM
+from espalier.engine.data import Dataset, label_rows
+from espalier.engine.jit import kernel
+from espalier.engine.layout import BIGRAM, FAMILIES, UNIGRAM
 
 MOST_BITS = 1 << 31  # of one family, 256 MiB
 

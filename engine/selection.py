@@ -8,12 +8,12 @@ layout and `expand` takes it back.
 
 import numpy as np
 
-from engine.chain_objective import observed_counts
-from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.index import check_labels, check_observations
-from engine.layout import FAMILIES, Layout, _assemble
-from engine.vectors import log
+from espalier.engine.chain_objective import observed_counts
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import check_labels, check_observations
+from espalier.engine.layout import FAMILIES, Layout, _assemble
+from espalier.engine.vectors import log
 
 
 def counts(dataset: Dataset, layout: Layout) -> np.ndarray:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine import decode
-from engine.bags import Bags, check_instance_weights, check_labels, join_bags, refuse_empty_pool, select_bags
-from engine.data import Dataset, make_dataset, select
-from engine.errors import EspalierError
-from engine.layout import Layout
-from engine.vectors import exp
+from espalier.engine import decode
+from espalier.engine.bags import Bags, check_instance_weights, check_labels, join_bags, refuse_empty_pool, select_bags
+from espalier.engine.data import Dataset, make_dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import Layout
+from espalier.engine.vectors import exp
 
 
 @dataclass

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.arithmetic import add_runs
-from engine.data import Dataset
-from engine.index import PairSets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.scores import SAFE_RANGE, pair_scores
+from espalier.engine.arithmetic import add_runs
+from espalier.engine.data import Dataset
+from espalier.engine.index import PairSets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.scores import SAFE_RANGE, pair_scores
 
 
 class Room(NamedTuple):

@@ -13,17 +13,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from engine import threads
-from engine.chain_objective import ChainObjective, Sample, active_weights
-from engine.curvature import curvatures
-from engine.data import UNKNOWN, Dataset
-from engine.errors import EspalierError
-from engine.index import check_observations, check_theta
-from engine.layout import Layout
-from engine.posteriors import balanced
-from engine.restriction import Runs, everything, present, renumber, restrict
-from engine.room import Room
-from engine.vectors import add_scaled, chunks
+from espalier.engine import threads
+from espalier.engine.chain_objective import ChainObjective, Sample, active_weights
+from espalier.engine.curvature import curvatures
+from espalier.engine.data import UNKNOWN, Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import check_observations, check_theta
+from espalier.engine.layout import Layout
+from espalier.engine.posteriors import balanced
+from espalier.engine.restriction import Runs, everything, present, renumber, restrict
+from espalier.engine.room import Room
+from espalier.engine.vectors import add_scaled, chunks
 
 BLOCK_TOKENS = 500_000  # about as many positions are a block; up to half as many again are still one
 
@@ -248,7 +248,7 @@ class InProcess:
 
     def on_blocks(self, parts: Sequence[int], what: str, arguments: Callable[[int], tuple], theta: np.ndarray) -> list:
         """As `Pool.on_blocks`; nothing is ever lost here."""
-        from engine.sharded_blocks import PartBlocks  # few solvers need it
+        from espalier.engine.sharded_blocks import PartBlocks  # few solvers need it
 
         if not self._opened:
             self._opened = [PartBlocks(part) for part in self.parts]
@@ -307,7 +307,7 @@ class ShardedObjective:
 
     def sweeps(self, theta: np.ndarray):
         """The blocks of blockwise descent at theta, wherever their sequences lie; see `engine.sharded_blocks`."""
-        from engine.sharded_blocks import Sweeps
+        from espalier.engine.sharded_blocks import Sweeps
 
         return Sweeps(self.pool, self.layout, self.observed, theta)
 

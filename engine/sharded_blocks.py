@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.blocks import Blocks, slots_of
-from engine.errors import EspalierError
-from engine.layout import Layout
-from engine.penalty import ElasticNet
+from espalier.engine.blocks import Blocks, slots_of
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import Layout
+from espalier.engine.penalty import ElasticNet
 
 NO_HESSIAN = np.zeros((0, 0))
 
@@ -71,7 +71,7 @@ class PartBlocks:
         is that of all observations of the pieces, one piece after the other. (moved, factor, where the part's theta
         has changed and to what, where curvature was met and which).
         """
-        from engine.solvers.sbcd import sweep_here
+        from espalier.engine.solvers.sbcd import sweep_here
 
         self._change(changes)
         live = np.unpackbits(live, count=self.part.size).astype(bool)

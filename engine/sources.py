@@ -14,9 +14,9 @@ from itertools import groupby
 
 import numpy as np
 
-from engine.errors import EspalierError, brief
-from engine.lists import NameList
-from engine.regexp import compiled, first_match
+from espalier.engine.errors import EspalierError, brief
+from espalier.engine.lists import NameList
+from espalier.engine.regexp import compiled, first_match
 
 MOST_GRAMS = 32  # of one token
 MOST_BINS = 100

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.jit import kernel
-from engine.posteriors import balanced
-from engine.vectors import add_scaled
+from espalier.engine import threads
+from espalier.engine.jit import kernel
+from espalier.engine.posteriors import balanced
+from espalier.engine.vectors import add_scaled
 
 CHUNKS = 16
 CHUNK = 512  # positions that are worth a chunk of their own

@@ -14,9 +14,9 @@ a penalty ridge * |theta|^2 with ridge = 1/n, times the mass of the weights wher
 
 import numpy as np
 
-from engine import threads
-from engine.errors import EspalierError
-from engine.jit import kernel
+from espalier.engine import threads
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
 
 PIECES = 8  # of the samples; a sample's result does not depend on the piece that it is in
 STEPS = 100  # of Newton's method; about ten are needed

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.errors import EspalierError, brief
-from engine.lists import NameList
-from engine.sources import FORMS, Source
+from espalier.engine.errors import EspalierError, brief
+from espalier.engine.lists import NameList
+from espalier.engine.sources import FORMS, Source
 
 BLANKS = " \t\r\n\v\f"  # of C; a no-break space is a character like any other
 LONGEST_LINE = 10_000  # characters

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 _lock = threading.Lock()
 _budget: int | None = None

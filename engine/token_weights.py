@@ -22,16 +22,16 @@ g_t being the expected counts of labels at t, and its terms those of pairs.
 
 import numpy as np
 
-from engine import threads
-from engine.data import Dataset, any_in_sequence, select
-from engine.errors import EspalierError
-from engine.index import pair_sets
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.logarithms import log_sum
-from engine.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
-from engine.steps import NO_GRADIENT, Chunks, add_pair_counts, add_pairs, add_unigram_counts, message
-from engine.vectors import dot
+from espalier.engine import threads
+from espalier.engine.data import Dataset, any_in_sequence, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import pair_sets
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.logarithms import log_sum
+from espalier.engine.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
+from espalier.engine.steps import NO_GRADIENT, Chunks, add_pair_counts, add_pairs, add_unigram_counts, message
+from espalier.engine.vectors import dot
 
 
 def token_weights(dataset: Dataset, layout: Layout, sparse: str) -> "TokenWeights | None":

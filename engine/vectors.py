@@ -7,8 +7,8 @@ its kernels by the processor, and so does numpy for exp and log: what ends in a 
 
 import numpy as np
 
-from engine import threads
-from engine.jit import kernel
+from espalier.engine import threads
+from espalier.engine.jit import kernel
 
 CHUNK = 1 << 16
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from engine.layout import FAMILIES, Layout
-from engine.model import Model
+from espalier.engine.layout import FAMILIES, Layout
+from espalier.engine.model import Model
 
 
 def starting_point(model: Model, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.vectors import log
+from espalier.engine.errors import EspalierError
+from espalier.engine.vectors import log
 
 
 def mean_one(weights: np.ndarray) -> np.ndarray:

@@ -13,21 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import threads
-from engine.arithmetic import add_products
-from engine.block_gradient import BATCH, add_entries, close_matrix, position_marginal
-from engine.blocks import BlockObjective
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset
-from engine.errors import EspalierError
-from engine.index import invert
-from engine.jit import kernel
-from engine.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
-from engine.logarithms import log_forward, log_step_back, log_sum
-from engine.monitor import OPTIMAL, Result
-from engine.penalty import ElasticNet
-from engine.posteriors import balanced
-from engine.solvers import SOLVERS, minimise
+from espalier.engine import threads
+from espalier.engine.arithmetic import add_products
+from espalier.engine.block_gradient import BATCH, add_entries, close_matrix, position_marginal
+from espalier.engine.blocks import BlockObjective
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import invert
+from espalier.engine.jit import kernel
+from espalier.engine.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
+from espalier.engine.logarithms import log_forward, log_step_back, log_sum
+from espalier.engine.monitor import OPTIMAL, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.posteriors import balanced
+from espalier.engine.solvers import SOLVERS, minimise
 
 ROUND = 3  # iterations of the solver between two scans
 LEAST = 100_000  # violators that may come in after one scan; more when more weights are active

@@ -10,8 +10,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-from engine.errors import EspalierError
-from flows.locks import state_folder
+from espalier.engine.errors import EspalierError
+from espalier.flows.locks import state_folder
 
 CLIENT, SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 NAMES = ("127.0.0.1", "localhost")  # of this machine, for its own browser

@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from engine import compiling
-from engine.errors import EspalierError
-from tasks.experiments import MODULES as EXPERIMENTS
+from espalier.engine import compiling
+from espalier.engine.errors import EspalierError
+from espalier.tasks.experiments import MODULES as EXPERIMENTS
 
 MODEL_HELP = "model file (models/champion.model)"
 # As in tasks.store and flows.stages, which would load Polars; a test compares them.
@@ -179,7 +179,7 @@ def _reading(args, options=None):
     """How files are read: what was said on the command line, else `options`, else the defaults; '' says none."""
     from dataclasses import replace
 
-    from tasks.formats import Reading
+    from espalier.tasks.formats import Reading
 
     names = ("format", "separator", "comment", "label_column", "columns", "label", "sequence", "unknown",
              "set_separator")  # fmt: skip
@@ -252,7 +252,7 @@ def _tell(text: str, error: BaseException) -> None:
 
 
 def _project(args, add=()):
-    from flows.pipeline import Project
+    from espalier.flows.pipeline import Project
 
     return Project.open(args.project.resolve(), args.params, args.overrides, add)
 
@@ -262,20 +262,20 @@ def _dump(data) -> None:
 
 
 def run(args) -> int:
-    from flows.signals import ending_cleanly
-    from flows.terminal import Terminal
+    from espalier.flows.signals import ending_cleanly
+    from espalier.flows.terminal import Terminal
 
     project = _project(args, args.add)
     project.check()
     terminal = Terminal(args.quiet)
     try:
         if args.direct:
-            from flows.pipeline import run_direct
+            from espalier.flows.pipeline import run_direct
 
             with ending_cleanly():
                 figures = run_direct(project, terminal.progress_of)
         else:
-            from flows.run import run_flow
+            from espalier.flows.run import run_flow
 
             figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of, add=args.add)
     finally:
@@ -291,7 +291,7 @@ def _outcome_code(decision: dict) -> int:
 
 def summary(project) -> str:
     """The last words of a run: quality, size, what was decided, where the report is."""
-    from tasks import headline, store
+    from espalier.tasks import headline, store
 
     metrics = store.read_metrics(project.root)
     nouns = store.read_manifest(project.root)["nouns"]
@@ -313,9 +313,9 @@ def summary(project) -> str:
 
 
 def stage(args) -> None:
-    from flows.locks import lease
-    from flows.signals import ending_cleanly
-    from flows.terminal import Terminal
+    from espalier.flows.locks import lease
+    from espalier.flows.signals import ending_cleanly
+    from espalier.flows.terminal import Terminal
 
     project = _project(args)
     project.check()
@@ -330,7 +330,7 @@ def stage(args) -> None:
 
 
 def plan(args) -> None:
-    from tasks import plan as planning
+    from espalier.tasks import plan as planning
 
     project = _project(args)
     figures = planning.main(project.root, project.params)
@@ -369,11 +369,11 @@ def cluster_text(found: dict) -> str:
 
 
 def promote(args) -> int:
-    from flows.locks import lease
-    from flows.records import by_hand
-    from flows.terminal import Terminal
-    from tasks import headline
-    from tasks import promote as promotion
+    from espalier.flows.locks import lease
+    from espalier.flows.records import by_hand
+    from espalier.flows.terminal import Terminal
+    from espalier.tasks import headline
+    from espalier.tasks import promote as promotion
 
     if args.force and not args.reason:
         raise EspalierError("--force needs --reason TEXT: it is recorded who promoted against the figures, and why")
@@ -397,7 +397,7 @@ def _warn(text: str) -> None:
 
 
 def history(args) -> None:
-    from tasks import history as past
+    from espalier.tasks import history as past
 
     rows = past.read(args.project.resolve())[-args.last :]
     if args.json:
@@ -407,11 +407,11 @@ def history(args) -> None:
 
 
 def rollback(args) -> None:
-    from flows.locks import lease
-    from flows.pipeline import Project
-    from flows.records import by_hand
-    from tasks import archive
-    from tasks.promote import someone
+    from espalier.flows.locks import lease
+    from espalier.flows.pipeline import Project
+    from espalier.flows.records import by_hand
+    from espalier.tasks import archive
+    from espalier.tasks.promote import someone
 
     project = Project.open(args.project.resolve())
     with lease(project.root, "a roll back"):
@@ -423,9 +423,9 @@ def rollback(args) -> None:
 
 
 def restore(args) -> None:
-    from flows.locks import lease
-    from tasks import archive
-    from tasks import history as past
+    from espalier.flows.locks import lease
+    from espalier.tasks import archive
+    from espalier.tasks import history as past
 
     if args.to and args.in_place:
         raise EspalierError("--to and --in-place exclude each other: choose one")
@@ -444,14 +444,14 @@ def _model_path(args) -> Path:
     champion = args.project / CHAMPION
     if champion.is_file():
         return champion
-    from tasks.champion import path_of
+    from espalier.tasks.champion import path_of
 
     return path_of(args.project)
 
 
 def tag(args) -> None:
-    from engine.model import Model
-    from tasks import stream
+    from espalier.engine.model import Model
+    from espalier.tasks import stream
 
     asked = stream.Asked(
         args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown,
@@ -464,9 +464,9 @@ def tag(args) -> None:
 
 
 def explain(args) -> None:
-    from engine.model import Model
-    from tasks import explain as explaining
-    from tasks import stream
+    from espalier.engine.model import Model
+    from espalier.tasks import explain as explaining
+    from espalier.tasks import stream
 
     model = Model.load(_model_path(args))
     asked = stream.Asked(args.words, args.separator).completed(model, args.file)
@@ -484,8 +484,8 @@ def explain(args) -> None:
 
 
 def inspect(args) -> None:
-    from engine.model import Model
-    from tasks.explain import strongest
+    from espalier.engine.model import Model
+    from espalier.tasks.explain import strongest
 
     path = _model_path(args)
     model = Model.load(path)
@@ -493,7 +493,7 @@ def inspect(args) -> None:
     lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
     info = model.info | ({"lists": lists} if lists else {})
     if args.picture:
-        from tasks.picture import write_picture
+        from espalier.tasks.picture import write_picture
 
         write_picture(args.picture, model, args.template)
     if args.json:
@@ -510,9 +510,9 @@ def inspect(args) -> None:
 
 
 def sweep(args) -> None:
-    from flows.terminal import Terminal
-    from tasks import sweep as sweeping
-    from tasks.path_page import as_text
+    from espalier.flows.terminal import Terminal
+    from espalier.tasks import sweep as sweeping
+    from espalier.tasks.path_page import as_text
 
     project = _project(args)
     options = {"points": args.points, "largest": args.largest, "smallest": args.smallest, "sparser": args.sparser}
@@ -520,11 +520,11 @@ def sweep(args) -> None:
     terminal = Terminal(args.quiet)
     try:
         if args.direct:
-            from flows.pipeline import sweep_direct
+            from espalier.flows.pipeline import sweep_direct
 
             figures = sweep_direct(project, options, terminal.progress_of)
         else:
-            from flows.run import run_sweep
+            from espalier.flows.run import run_sweep
 
             figures = run_sweep(project.root, options, args.params, args.overrides, terminal.progress_of)
     finally:
@@ -535,7 +535,7 @@ def sweep(args) -> None:
 def convert(args) -> None:
     from dataclasses import replace
 
-    from tasks import formats
+    from espalier.tasks import formats
 
     options = replace(_reading(args), scheme_in=args.scheme_from, scheme_out=args.scheme)
     blocks = formats.read_blocks(formats.expand(Path("."), args.input), options, not args.unlabelled)
@@ -545,7 +545,7 @@ def convert(args) -> None:
 
 
 def profile(args) -> None:
-    from tasks import profile as profiling
+    from espalier.tasks import profile as profiling
 
     found = profiling.profile(*_profiled(args))
     if args.json:
@@ -557,13 +557,13 @@ def profile(args) -> None:
 
 def _profiled(args) -> tuple:
     """Blocks, names of files and what places are counted in: of the files named, else of the project's source."""
-    from tasks import formats
+    from espalier.tasks import formats
 
     if args.files:
         root, patterns, options = Path("."), args.files, _reading(args)
     else:
-        from tasks.ingest import SOURCES
-        from tasks.sources import files
+        from espalier.tasks.ingest import SOURCES
+        from espalier.tasks.sources import files
 
         project = _project(args)
         root, ingest = project.root, project.params.ingest
@@ -582,13 +582,13 @@ def _profiled(args) -> tuple:
 
 
 def serve(args) -> None:
-    from flows import serve as serving
+    from espalier.flows import serve as serving
 
     serving.serve(args.project.resolve(), args.cron, name=args.name, zone=args.timezone, port=args.port)
 
 
 def dashboard(args) -> None:
-    from flows import serve as serving
+    from espalier.flows import serve as serving
 
     if args.env:
         print(serving.client_environment(args.project.resolve()))
@@ -597,9 +597,9 @@ def dashboard(args) -> None:
 
 
 def reproduce(args) -> None:
-    from flows.experiments import corpora_folder, run_direct
-    from flows.terminal import Terminal
-    from tasks.experiments import Settings
+    from espalier.flows.experiments import corpora_folder, run_direct
+    from espalier.flows.terminal import Terminal
+    from espalier.tasks.experiments import Settings
 
     root = args.project.resolve()
     settings = Settings(args.quick, corpora_folder(root, args.data))
@@ -608,7 +608,7 @@ def reproduce(args) -> None:
         if args.direct:
             figures = run_direct(root, args.name, settings, terminal.progress_of)
         else:
-            from flows.run import run_reproduce
+            from espalier.flows.run import run_reproduce
 
             figures = run_reproduce(root, args.name, settings, terminal.progress_of)
     finally:
@@ -629,7 +629,7 @@ def _comparison_lines(name: str, found: dict) -> list[str]:
 
 
 def doctor(args) -> int:
-    from flows.doctor import doctor as examine
+    from espalier.flows.doctor import doctor as examine
 
     checks = examine(args.project.resolve())
     if args.json:

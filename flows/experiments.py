@@ -5,11 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.locks import alone
-from tasks.experiments import ALL, MODULES, Cell, Experiment, Settings, check_corpora, experiment, missing_corpora
-from tasks.experiments.cells import check_keys, compute, finished
-from tasks.experiments.writing import write_report
-from tasks.progress import Progress, working
+from espalier.flows.locks import alone
+from espalier.tasks.experiments import (
+    ALL,
+    MODULES,
+    Cell,
+    Experiment,
+    Settings,
+    check_corpora,
+    experiment,
+    missing_corpora,
+)
+from espalier.tasks.experiments.cells import check_keys, compute, finished
+from espalier.tasks.experiments.writing import write_report
+from espalier.tasks.progress import Progress, working
 
 LOCK = ".espalier/reproduce.lock"
 REFUSAL = "another reproduction is under way in this project"

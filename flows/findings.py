@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from engine.measures import measure_of
-from engine.model import Model
-from engine.monitor import STOP_REASONS
-from tasks import headline, profile, store
-from tasks.page import percent
+from espalier.engine.measures import measure_of
+from espalier.engine.model import Model
+from espalier.engine.monitor import STOP_REASONS
+from espalier.tasks import headline, profile, store
+from espalier.tasks.page import percent
 
 # Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format; errors stand before them.
 MEASURES = (
@@ -85,9 +85,9 @@ def _readable(metrics: dict) -> dict:
 
 def champion_metrics(root: Path) -> dict:
     """The champion on the test data of now, by its own features; what cannot be compared is not among them."""
-    from engine import decode
-    from tasks import evaluate
-    from tasks.decoding import decoded, decoder_of
+    from espalier.engine import decode
+    from espalier.tasks import evaluate
+    from espalier.tasks.decoding import decoded, decoder_of
 
     model, (tokens, info) = Model.load(root / store.CHAMPION), store.read_tokens(root, "test")
     data, gold = evaluate.labelled(model, tokens), tokens["label"].to_list()

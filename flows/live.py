@@ -12,9 +12,9 @@ from prefect import get_client, get_run_logger
 from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.actions import ArtifactUpdate
 
-from flows import findings
-from flows.server import full_disk
-from tasks.progress import Progress
+from espalier.flows import findings
+from espalier.flows.server import full_disk
+from espalier.tasks.progress import Progress
 
 UPDATE_SECONDS = 5.0  # between two versions of the table
 TITLE = "Training, iteration by iteration"

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from engine.errors import EspalierError
-from flows.signals import POLL_SECONDS
+from espalier.engine.errors import EspalierError
+from espalier.flows.signals import POLL_SECONDS
 
 
 @contextmanager

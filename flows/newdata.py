@@ -4,9 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from engine.errors import EspalierError
-from tasks import formats, news, store
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.tasks import formats, news, store
+from espalier.tasks.params import Params
 
 
 def relative(root: Path, files: list[str]) -> list[str]:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path, PurePath
 
-from engine.errors import EspalierError
-from flows.pipeline import Project
-from tasks.experiments import Settings
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.flows.pipeline import Project
+from espalier.tasks.experiments import Settings
+from espalier.tasks.params import Params
 
 VALUES = {
     "ingest": ("source", "format", "separator", "comment", "docstart", "label_column", "columns", "label", "sequence",

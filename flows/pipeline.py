@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from engine.errors import EspalierError
-from flows import newdata
-from flows.stages import STAGES, named_files, refresh_dvc_yaml, stage
-from tasks import champion, news, promote, report, store
-from tasks.params import Params, load_params
-from tasks.progress import Progress, working
+from espalier.engine.errors import EspalierError
+from espalier.flows import newdata
+from espalier.flows.stages import STAGES, named_files, refresh_dvc_yaml, stage
+from espalier.tasks import champion, news, promote, report, store
+from espalier.tasks.params import Params, load_params
+from espalier.tasks.progress import Progress, working
 
 STEPS = (*(item.name for item in STAGES), "promote")
 
@@ -110,11 +110,11 @@ class Project:
         if not self.force:
             champion.require(self.root)
         if self.has_dvc:
-            from flows.versioning import keep_in_step
+            from espalier.flows.versioning import keep_in_step
 
             keep_in_step(self)
         if newdata.pin_champion(self.root, self.params):
-            from flows.versioning import track
+            from espalier.flows.versioning import track
 
             track(self, store.START)
         return not self.added and self._refresh()
@@ -132,9 +132,9 @@ def _is_there(root: Path, value: str) -> bool:
 
 def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict[str, dict]:
     """All steps without Prefect; each stage is recorded by DVC once it has succeeded."""
-    from flows.locks import lease
-    from flows.records import recorded
-    from flows.versioning import record
+    from espalier.flows.locks import lease
+    from espalier.flows.records import recorded
+    from espalier.flows.versioning import record
 
     figures = {}
     with (
@@ -151,8 +151,8 @@ def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict
 
 def sweep_direct(project: Project, options: dict, progress_of: Callable[[str], Progress]) -> dict:
     """The path of rho1 without Prefect; its figures."""
-    from flows.locks import lease
-    from tasks import sweep
+    from espalier.flows.locks import lease
+    from espalier.tasks import sweep
 
     with lease(project.root, "a sweep"):
         progress = progress_of("sweep")

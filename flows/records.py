@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.errors import EspalierError
-from flows import versioning
-from flows.pipeline import Project
-from tasks import archive, history, notify, store
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.flows import versioning
+from espalier.flows.pipeline import Project
+from espalier.tasks import archive, history, notify, store
+from espalier.tasks.params import Params
 
 Warn = Callable[[str], None]
 KILLED = "its process ended without a word"

@@ -12,13 +12,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.futures import as_completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from engine import threads
-from flows.experiments import LOCK, REFUSAL, Reproduction, chosen, corpora_folder, summary
-from flows.locks import alone
-from flows.permitted import asked, folder_of
-from flows.retrain import Bar, Both, listener_of, unharmed
-from tasks.experiments import Cell, Settings
-from tasks.progress import working
+from espalier.engine import threads
+from espalier.flows.experiments import LOCK, REFUSAL, Reproduction, chosen, corpora_folder, summary
+from espalier.flows.locks import alone
+from espalier.flows.permitted import asked, folder_of
+from espalier.flows.retrain import Bar, Both, listener_of, unharmed
+from espalier.tasks.experiments import Cell, Settings
+from espalier.tasks.progress import working
 
 
 def cell_task(work: Reproduction, cell: Cell) -> Task:

@@ -39,18 +39,18 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Crashed, State
 from pydantic import Field
 
-from engine.compiling import Compiling
-from flows import findings
-from flows.live import Live, unharmed
-from flows.locks import lease
-from flows.permitted import project_of
-from flows.pipeline import STEPS, Project
-from flows.records import recorded
-from flows.stages import STAGES
-from flows.versioning import record
-from tasks import headline, news, store
-from tasks.params import SOLVERS
-from tasks.progress import Progress
+from espalier.engine.compiling import Compiling
+from espalier.flows import findings
+from espalier.flows.live import Live, unharmed
+from espalier.flows.locks import lease
+from espalier.flows.permitted import project_of
+from espalier.flows.pipeline import STEPS, Project
+from espalier.flows.records import recorded
+from espalier.flows.stages import STAGES
+from espalier.flows.versioning import record
+from espalier.tasks import headline, news, store
+from espalier.tasks.params import SOLVERS
+from espalier.tasks.progress import Progress
 
 RETRIES, DELAYS = 2, [2, 10]  # of a step that met an I/O error; seconds before each
 LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)

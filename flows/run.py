@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from engine.errors import EspalierError
-from flows.experiments import chosen
-from flows.permitted import asked_by_us, permitted
-from flows.pipeline import Project
-from flows.server import embedded_server, full_disk
-from flows.settings import must_answer, prefect_environment, use
-from flows.signals import ending_cleanly
-from tasks.experiments import Settings
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.flows.experiments import chosen
+from espalier.flows.permitted import asked_by_us, permitted
+from espalier.flows.pipeline import Project
+from espalier.flows.server import embedded_server, full_disk
+from espalier.flows.settings import must_answer, prefect_environment, use
+from espalier.flows.signals import ending_cleanly
+from espalier.tasks.experiments import Settings
+from espalier.tasks.progress import Progress
 
 
 def run_flow(
@@ -34,7 +34,7 @@ def run_flow(
     project = Project.open(root, params_file, list(overrides), list(add))
     project.check()
     with _prefect(root, progress_of), asked_by_us(project):
-        from flows.retrain import retrain
+        from espalier.flows.retrain import retrain
 
         return retrain(root=str(root), overrides=permitted(overrides))
 
@@ -50,7 +50,7 @@ def run_sweep(
     root = root.resolve()
     project = Project.open(root, params_file, list(overrides))
     with _prefect(root, progress_of), asked_by_us(project):
-        from flows.sweep import sweep
+        from espalier.flows.sweep import sweep
 
         return sweep(str(root), options, permitted(overrides))
 
@@ -62,7 +62,7 @@ def run_reproduce(
     root = root.resolve()
     chosen(name, settings)
     with _prefect(root, progress_of), asked_by_us((root, settings)):
-        from flows.reproduce import with_threads
+        from espalier.flows.reproduce import with_threads
 
         return with_threads()(str(root), name, settings.quick)
 
@@ -76,7 +76,7 @@ def _prefect(root: Path, progress_of: Callable[[str], Progress] | None) -> Itera
         progress.begin(None, "")
         progress.step(0, "starting; `--direct` runs without it")
         _find_server(root)
-        from flows.retrain import listener_of
+        from espalier.flows.retrain import listener_of
 
         progress.end("started")
 

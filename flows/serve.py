@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from engine.errors import EspalierError
-from flows import permitted
-from flows.access import CLIENT, auth_file, auth_string
-from flows.locks import alone
-from flows.pipeline import Project
-from flows.server import log_file, own_server
-from flows.settings import must_answer, prefect_environment, running_server, use
-from flows.signals import POLL_SECONDS, ending_cleanly
-from tasks import store
+from espalier.engine.errors import EspalierError
+from espalier.flows import permitted
+from espalier.flows.access import CLIENT, auth_file, auth_string
+from espalier.flows.locks import alone
+from espalier.flows.pipeline import Project
+from espalier.flows.server import log_file, own_server
+from espalier.flows.settings import must_answer, prefect_environment, running_server, use
+from espalier.flows.signals import POLL_SECONDS, ending_cleanly
+from espalier.tasks import store
 
 NOTE_SECONDS = 60.0  # between two notes that a schedule is served
 
@@ -125,7 +125,7 @@ def _serve(name: str, schedule, parameters: dict, tags: list[str], at_once: bool
     from prefect.client.orchestration import get_client
     from prefect.types.entrypoint import EntrypointType
 
-    from flows.retrain import retrain, settle_earlier
+    from espalier.flows.retrain import retrain, settle_earlier
 
     logging.getLogger("prefect.runner").setLevel(logging.WARNING)  # it tells of every poll
     with suppress(KeyboardInterrupt), _requests_kept() as requests:

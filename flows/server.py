@@ -3,9 +3,9 @@
 The child ends with its parent, however that ends: it reads a pipe that only the parent
 holds open. Signals it does not hear, so that one sent to all processes at once does not
 take the server away from those that still report to it.
-`python -m flows.server PORT` is the child; with `embedded` it has no page and no schedules, and serves one process
-that has no other server. Prefect's own embedded server would let in whoever asks, wait for minutes for one that is
-dead, and be left behind by a run that was killed.
+`python -m espalier.flows.server PORT` is the child; with `embedded` it has no page and no schedules, and serves
+one process that has no other server. Prefect's own embedded server would let in whoever asks, wait for minutes for one
+that is dead, and be left behind by a run that was killed.
 """
 
 import os
@@ -22,12 +22,12 @@ from pathlib import Path
 
 import psutil
 
-from engine.errors import EspalierError
-from flows.access import SERVER, guard, server_environment
-from flows.locks import waiting_for
-from flows.settings import answers, dashboard_file, prefect_home, running_server
-from flows.signals import children_deaf, hear_again
-from tasks import store
+from espalier.engine.errors import EspalierError
+from espalier.flows.access import SERVER, guard, server_environment
+from espalier.flows.locks import waiting_for
+from espalier.flows.settings import answers, dashboard_file, prefect_home, running_server
+from espalier.flows.signals import children_deaf, hear_again
+from espalier.tasks import store
 
 HOST, PORT = "127.0.0.1", 4200
 START_SECONDS, STOP_SECONDS = 120, 15
@@ -116,7 +116,7 @@ def _start(root: Path, port: int, embedded: bool, log: Path) -> subprocess.Popen
     environment |= {"PREFECT_SERVER_UI_API_URL": f"http://{HOST}:{port}/api"} | server_environment(root, port)
     environment |= {"PREFECT_SERVER_UI_ENABLED": "false"} if embedded else {}
     with log.open("wb") as output, children_deaf():
-        command = [sys.executable, "-m", "flows.server", str(port), *(["embedded"] if embedded else [])]
+        command = [sys.executable, "-m", "espalier.flows.server", str(port), *(["embedded"] if embedded else [])]
         pipes = {"stdin": subprocess.PIPE, "stdout": output, "stderr": subprocess.STDOUT}
         return subprocess.Popen(command, env=environment, **pipes)
 

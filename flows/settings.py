@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
-from engine.errors import EspalierError
-from flows.access import CLIENT, NAMES, auth_string
+from espalier.engine.errors import EspalierError
+from espalier.flows.access import CLIENT, NAMES, auth_string
 
 DEFAULTS = {
     "DO_NOT_TRACK": "1",

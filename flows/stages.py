@@ -1,6 +1,6 @@
 """The table of stages, written once: three drivers read it and `dvc.yaml` is made from it.
 
-`python -m flows.stages` writes dvc.yaml. A stage that reads files named in the parameters
+`python -m espalier.flows.stages` writes dvc.yaml. A stage that reads files named in the parameters
 lists them as dependencies, so the text depends on params.yaml too.
 """
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import yaml
 
-from engine.errors import EspalierError
-from tasks import store
-from tasks.params import Params, load_params
-from tasks.pattern_files import named_lists
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.tasks import store
+from espalier.tasks.params import Params, load_params
+from espalier.tasks.pattern_files import named_lists
+from espalier.tasks.progress import Progress
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
 OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result, so nothing depends on them
@@ -46,7 +46,7 @@ class Stage:
 
     @property
     def main(self) -> Callable[[Path, Params, Progress], dict]:
-        return import_module(f"tasks.{self.name}").main
+        return import_module(f"espalier.tasks.{self.name}").main
 
     def inputs(self, params: Params, root: Path = Path(".")) -> list[str]:
         """The files it reads under these parameters, code not included."""
@@ -162,7 +162,7 @@ def dvc_yaml(params: Params, with_code: bool = True, root: Path = Path(".")) -> 
     """The text of dvc.yaml; a project that holds only data depends on no code (`with_code=False`)."""
     plots = [{path: options} for path, options in PLOTS.items()]
     data = {"stages": {item.name: dvc_stage(item, params, with_code, root) for item in STAGES}, "plots": plots}
-    head = "# Made from flows/stages.py by `python -m flows.stages`; do not edit.\n"
+    head = "# Made from flows/stages.py by `python -m espalier.flows.stages`; do not edit.\n"
     return head + yaml.safe_dump(data, sort_keys=False, width=110)
 
 

@@ -7,12 +7,12 @@ from prefect import Task, flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from flows.locks import lease
-from flows.permitted import project_of
-from flows.pipeline import Project
-from flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass, unharmed
-from tasks import sweep as sweeping
-from tasks.progress import working
+from espalier.flows.locks import lease
+from espalier.flows.permitted import project_of
+from espalier.flows.pipeline import Project
+from espalier.flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass, unharmed
+from espalier.tasks import sweep as sweeping
+from espalier.tasks.progress import working
 
 SHOWN = ("rho1", "active", "dev_token_error", "dev_f1", "train_token_error", "objective", "iterations")
 

@@ -3,8 +3,8 @@
 import sys
 import time
 
-from engine.compiling import TEXT, Compiling
-from tasks.progress import Progress
+from espalier.engine.compiling import TEXT, Compiling
+from espalier.tasks.progress import Progress
 
 PLAIN_SECONDS = 10.0  # between two lines of one stage when nobody watches a bar
 

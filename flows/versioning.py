@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.errors import EspalierError
-from flows.pipeline import Project
-from flows.signals import POLL_SECONDS
-from tasks import archive, champion, store
+from espalier.engine.errors import EspalierError
+from espalier.flows.pipeline import Project
+from espalier.flows.signals import POLL_SECONDS
+from espalier.tasks import archive, champion, store
 
 os.environ.setdefault("DVC_NO_ANALYTICS", "true")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import yaml
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import history, store
-from tasks.decision_page import decision_page
-from tasks.evaluate import model_figures
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import history, store
+from espalier.tasks.decision_page import decision_page
+from espalier.tasks.evaluate import model_figures
+from espalier.tasks.params import Params
 
 DECISION_FILE, PARAMS_FILE = "decision.json", "params.yaml"
 # Name in the archive, where it lies in the project; those after the first only if they are of the same model.

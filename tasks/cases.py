@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import formats, store
-from tasks.params import Params
-from tasks.sources import files
-from tasks.tagging import tag
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import formats, store
+from espalier.tasks.params import Params
+from espalier.tasks.sources import files
+from espalier.tasks.tagging import tag
 
 ANY, EITHER = "_", "|"  # marks of a place where any label or one of some will do, unless labels look like that
 

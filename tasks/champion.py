@@ -7,8 +7,8 @@ someone has said what is to be done.
 from contextlib import suppress
 from pathlib import Path
 
-from engine.errors import EspalierError
-from tasks import archive, history, store
+from espalier.engine.errors import EspalierError
+from espalier.tasks import archive, history, store
 
 POINTER = f"{store.CHAMPION}.dvc"  # git has it, and with it DVC finds the model again
 WENT_LIVE = ("promoted", "forced", "rolled back")  # outcomes in the history

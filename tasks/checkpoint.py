@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.cache import source_hash
-from engine.monitor import STOP_REASONS
-from engine.state import State
-from engine.target import compile_target
-from tasks import store
-from tasks.params import Train
+from espalier.engine.cache import source_hash
+from espalier.engine.monitor import STOP_REASONS
+from espalier.engine.state import State
+from espalier.engine.target import compile_target
+from espalier.tasks import store
+from espalier.tasks.params import Train
 
 FOLDER = ".espalier/checkpoints"
 MOST = 3  # files of interrupted trainings that are kept; the oldest go

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tasks import headline
-from tasks.history import outcome
-from tasks.page import (
+from espalier.tasks import headline
+from espalier.tasks.history import outcome
+from espalier.tasks.page import (
     MISSING,
     Html,
     capital,

@@ -7,11 +7,11 @@ it was trained), unless someone asks for another.
 
 import numpy as np
 
-from engine import decode
-from engine.data import Dataset
-from engine.errors import EspalierError, quoted
-from engine.layout import Layout
-from engine.model import Model
+from espalier.engine import decode
+from espalier.engine.data import Dataset
+from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.layout import Layout
+from espalier.engine.model import Model
 
 DECODERS = {"viterbi": decode.viterbi, "posterior": decode.posterior}
 DEFAULT = "viterbi"

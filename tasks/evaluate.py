@@ -8,22 +8,31 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine import decode
-from engine.data import Dataset, any_in_sequence, select
-from engine.errors import EspalierError
-from engine.layout import FAMILIES, Layout
-from engine.measures import EDIT_ERROR, F1, Measure, bootstrap, calibration, measure_of, sequence_error, token_error
-from engine.model import Model
-from engine.spans import scores
-from tasks import headline, store
-from tasks.decoding import DEFAULT, decoded, decoder_of
-from tasks.params import Params
-from tasks.progress import Progress
-from tasks.risk import excess_risk
-from tasks.second_looks import decoders, in_training, overlap
-from tasks.slices import by_frequency, by_length, seen_in_training, with_intervals
-from tasks.tagging import Numbering, dataset_of, numbered, numbering
-from tasks.template import Labels
+from espalier.engine import decode
+from espalier.engine.data import Dataset, any_in_sequence, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import FAMILIES, Layout
+from espalier.engine.measures import (
+    EDIT_ERROR,
+    F1,
+    Measure,
+    bootstrap,
+    calibration,
+    measure_of,
+    sequence_error,
+    token_error,
+)
+from espalier.engine.model import Model
+from espalier.engine.spans import scores
+from espalier.tasks import headline, store
+from espalier.tasks.decoding import DEFAULT, decoded, decoder_of
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
+from espalier.tasks.risk import excess_risk
+from espalier.tasks.second_looks import decoders, in_training, overlap
+from espalier.tasks.slices import by_frequency, by_length, seen_in_training, with_intervals
+from espalier.tasks.tagging import Numbering, dataset_of, numbered, numbering
+from espalier.tasks.template import Labels
 
 
 def labelled(model: Model, tokens: pl.DataFrame) -> Dataset:
@@ -143,7 +152,7 @@ def numbers_of(root: Path, manifest: dict, model: Model) -> Numbering:
 def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress: Progress) -> Iterator[Part]:
     """The parts of the test shards: on the workers of `train.cluster` where there are several, else one at a time."""
     if params.train.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
-        from tasks.cluster.testing import measured
+        from espalier.tasks.cluster.testing import measured
 
         shards = store.Shards(root, "test", manifest)
         for part in measured(params.train.cluster, root, shards, params.train.threads, progress.say):

@@ -6,8 +6,8 @@ Lines of a history, metrics and decisions of earlier versions name no measure; t
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from engine.measures import EDIT_ERROR, F1, NAMES, TOKEN_ERROR
-from tasks.page import MISSING, percent, plural, points
+from espalier.engine.measures import EDIT_ERROR, F1, NAMES, TOKEN_ERROR
+from espalier.tasks.page import MISSING, percent, plural, points
 
 TOKEN, ENTITIES = TOKEN_ERROR.name, F1.name
 HEADS = {ENTITIES: "F1", EDIT_ERROR: "edit error", TOKEN: "token error"}  # where rows of several tasks stand together

@@ -11,12 +11,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.errors import EspalierError
-from engine.measures import NAMES
-from tasks import charts, headline, store
-from tasks.page import MISSING, Html, capital, count, figure, join, lead, message, number, percent, short, table, tag
-from tasks.page import section as page_section
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.engine.measures import NAMES
+from espalier.tasks import charts, headline, store
+from espalier.tasks.page import (
+    MISSING,
+    Html,
+    capital,
+    count,
+    figure,
+    join,
+    lead,
+    message,
+    number,
+    percent,
+    short,
+    table,
+    tag,
+)
+from espalier.tasks.page import section as page_section
+from espalier.tasks.params import Params
 
 SECRET = ("notify",)  # sections that may hold addresses with keys in them
 WITHOUT_EFFECT = (*SECRET, "version", "memory")

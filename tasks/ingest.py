@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
-from tasks import store
-from tasks.params import Ingest, Params
-from tasks.profile import Profiler
-from tasks.progress import Progress
-from tasks.sources import Blocks, Corpus, cmudict, files, input_columns, not_known, simulated
-from tasks.split import Split, lines, marks
+from espalier.engine.errors import EspalierError
+from espalier.tasks import store
+from espalier.tasks.params import Ingest, Params
+from espalier.tasks.profile import Profiler
+from espalier.tasks.progress import Progress
+from espalier.tasks.sources import Blocks, Corpus, cmudict, files, input_columns, not_known, simulated
+from espalier.tasks.split import Split, lines, marks
 
 SOURCES = {"cmudict": cmudict.read, "files": files.read, "conll": files.read, "simulated": simulated.read}
 DRAWN = ("dev", "test", "unlabelled")  # parts that are split off the training data where they are not given

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 LONGEST_LINE = 16 << 20  # bytes
 LONGEST_SEQUENCE = 256 << 20  # bytes of the lines of one sequence

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import store
-from tasks.ingest import input_fractions
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import store
+from espalier.tasks.ingest import input_fractions
 
 # What the champion was trained on: vocabulary, hashes of sequences, version of the data.
 KNOWN = str(Path(store.KNOWN).parent)

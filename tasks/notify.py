@@ -14,7 +14,7 @@ import urllib.request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from tasks.params import Notify
+from espalier.tasks.params import Notify
 
 LONGEST = 20_000  # characters of a text in an event: an environment has little room
 LAST_WORDS = 10_000  # bytes of what a command says on standard error that are looked at

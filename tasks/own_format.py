@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.errors import EspalierError, quoted
-from engine.spans import MARKS
+from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.spans import MARKS
 
 # As in tasks.formats, which would load Polars; a test compares them. What is not named here is in columns.
 SUFFIXES = {

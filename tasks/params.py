@@ -1,6 +1,6 @@
 """Every parameter: its name, default and help are stated here and nowhere else.
 
-`params.yaml` in the project holds the values; `python -m tasks.params` writes it with the
+`params.yaml` in the project holds the values; `python -m espalier.tasks.params` writes it with the
 defaults. Unknown keys are refused with the nearest known name.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import yaml
 
-from engine.errors import EspalierError, brief, quoted
-from engine.lists import read_bounded
+from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.lists import read_bounded
 
 MOST_BYTES = 1 << 20  # of a parameter file
 MOST_DEPTH, MOST_ALIASES = 20, 20  # of values in YAML: far more than parameters need
@@ -303,7 +303,9 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     try:
         data = from_yaml(read_bounded(path, MOST_BYTES).decode("utf-8")) or {}
     except FileNotFoundError:
-        raise EspalierError(f"{path}: there is no parameter file; `python -m tasks.params` writes one") from None
+        raise EspalierError(
+            f"{path}: there is no parameter file; `python -m espalier.tasks.params` writes one"
+        ) from None
     except OSError as error:
         raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a file such as params.yaml") from None
     except EspalierError:
@@ -476,7 +478,7 @@ def _check_shares(params: Params) -> None:
 
 def default_yaml() -> str:
     """The text of params.yaml with all defaults and their help."""
-    lines = ["# Every parameter of Espalier. Written by `python -m tasks.params`; edit the values freely.", ""]
+    lines = ["# Every parameter of Espalier. Written by `python -m espalier.tasks.params`; edit the values freely.", ""]
     params = Params()
     for section in fields(params):
         lines.append(f"{section.name}:")

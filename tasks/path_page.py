@@ -3,11 +3,25 @@
 from pathlib import Path
 from typing import Any
 
-from engine.measures import EDIT_ERROR
-from engine.monitor import STOP_REASONS
-from tasks import charts, headline, store
-from tasks.page import Html, capital, card, cards, figure, join, lead, message, number, page, percent, table, tag
-from tasks.page import section as page_section
+from espalier.engine.measures import EDIT_ERROR
+from espalier.engine.monitor import STOP_REASONS
+from espalier.tasks import charts, headline, store
+from espalier.tasks.page import (
+    Html,
+    capital,
+    card,
+    cards,
+    figure,
+    join,
+    lead,
+    message,
+    number,
+    page,
+    percent,
+    table,
+    tag,
+)
+from espalier.tasks.page import section as page_section
 
 PAGE = "reports/sweep.html"
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from engine.errors import EspalierError
-from engine.lists import read_bounded, read_list
-from engine.templates import Template, list_files, parse
-from tasks.params import Template as Options
-from tasks.params import check_templates
+from espalier.engine.errors import EspalierError
+from espalier.engine.lists import read_bounded, read_list
+from espalier.engine.templates import Template, list_files, parse
+from espalier.tasks.params import Template as Options
+from espalier.tasks.params import check_templates
 
 MOST_BYTES = 16 << 20  # of a file of templates
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.errors import EspalierError
-from engine.model import Model
-from engine.templates import parse
-from tasks import charts
-from tasks.page import Html, asset, capital, figure, join, lead, number, page, percent, plural, section, tag
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.engine.templates import parse
+from espalier.tasks import charts
+from espalier.tasks.page import Html, asset, capital, figure, join, lead, number, page, percent, plural, section, tag
 
 ROWS, COLUMNS = 40, 60  # values and labels shown at most
 NOUNS = {"token": "token", "label": "label"}
@@ -206,7 +206,7 @@ def _nothing() -> EspalierError:
 
 def write_picture(path: Path, model: Model, template: str | None = None) -> None:
     """The picture as a page or as a drawing, by how the name ends."""
-    from tasks.store import write_text
+    from espalier.tasks.store import write_text
 
     makers = {".html": as_page, ".htm": as_page, ".svg": as_svg}
     if path.suffix.lower() not in makers:

@@ -11,19 +11,19 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset, select
-from engine.errors import EspalierError
-from engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
-from engine.restriction import present
-from engine.scatter import CHUNKS, LARGEST
-from engine.scores import padded
-from engine.seen_counts import SeenCounts
-from engine.sharded import BLOCK_TOKENS, cover, cut
-from engine.solvers import fitting
-from engine.solvers.pqn import pairs_kept
-from tasks import store
-from tasks.params import Params, Train
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
+from espalier.engine.restriction import present
+from espalier.engine.scatter import CHUNKS, LARGEST
+from espalier.engine.scores import padded
+from espalier.engine.seen_counts import SeenCounts
+from espalier.engine.sharded import BLOCK_TOKENS, cover, cut
+from espalier.engine.solvers import fitting
+from espalier.engine.solvers.pqn import pairs_kept
+from espalier.tasks import store
+from espalier.tasks.params import Params, Train
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
 # Vectors of the length of theta that a solver keeps at its peak, pairs of steps and slopes and work; of pqn without its
@@ -120,7 +120,7 @@ class Portion(NamedTuple):
 
 def portions(shards: store.Shards, n_workers: int, lengths: np.ndarray, weights: int, block_tokens: int):
     """The portion of each worker; `lengths` are the virtual weights of each observation, which are `weights` in all."""
-    from tasks.cluster.workers import ranges
+    from espalier.tasks.cluster.workers import ranges
 
     offsets = shards.offsets()
     bounds, share = cut(offsets, block_tokens), weights / max(1, int(lengths.sum()))
@@ -151,7 +151,7 @@ def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, opti
 
 def cluster_figures(shards, kinds, n_labels, columns, objective, weights, params: Params, block_tokens: int) -> dict:
     """What `train.cluster` needs: memory of the largest worker and of the driver, bytes that an iteration moves."""
-    from tasks.cluster.workers import look
+    from espalier.tasks.cluster.workers import look
 
     options = params.train
     workers = look(options.cluster)

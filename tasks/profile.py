@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tasks.formats import schemes
-from tasks.formats.labels import JOINT, UNKNOWN
-from tasks.formats.reading import STRANGE, input_names
-from tasks.page import Html, cards, count, join, lead, message, number, percent, table, tag
-from tasks.page import card as make_card
-from tasks.sequence_hashes import sequence_hashes
-from tasks.store import sequence_offsets
+from espalier.tasks.formats import schemes
+from espalier.tasks.formats.labels import JOINT, UNKNOWN
+from espalier.tasks.formats.reading import STRANGE, input_names
+from espalier.tasks.page import Html, cards, count, join, lead, message, number, percent, table, tag
+from espalier.tasks.page import card as make_card
+from espalier.tasks.sequence_hashes import sequence_hashes
+from espalier.tasks.store import sequence_offsets
 
 EXAMPLES = 3  # of each finding
 MARK, BETWEEN = "_", "|"  # what many files write for an unknown label and between the members of a set

@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.errors import EspalierError, quoted
-from engine.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
-from engine.model import Model
-from tasks import archive, headline, history, store
-from tasks.cases import check_cases, read_cases
-from tasks.champion import lost, require, stranger
-from tasks.decision_page import decision_page
-from tasks.page import percent, points
-from tasks.params import Params, Promote, margin_of
-from tasks.progress import Progress
-from tasks.regressions import compare_labels
-from tasks.sources import input_columns
-from tasks.tagging import tag
+from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
+from espalier.engine.model import Model
+from espalier.tasks import archive, headline, history, store
+from espalier.tasks.cases import check_cases, read_cases
+from espalier.tasks.champion import lost, require, stranger
+from espalier.tasks.decision_page import decision_page
+from espalier.tasks.page import percent, points
+from espalier.tasks.params import Params, Promote, margin_of
+from espalier.tasks.progress import Progress
+from espalier.tasks.regressions import compare_labels
+from espalier.tasks.sources import input_columns
+from espalier.tasks.tagging import tag
 
 TOLD_LABELS, TOLD_CASES = 30, 20  # that a decision lists
 NAMED = 5  # labels that have a reason of their own

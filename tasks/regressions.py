@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.measures import ratio, resampled_sums
-from engine.spans import Span, marks_entities, spans_of
-from tasks.params import Promote, margin_of
+from espalier.engine.measures import ratio, resampled_sums
+from espalier.engine.spans import Span, marks_entities, spans_of
+from espalier.tasks.params import Promote, margin_of
 
 BLOCK_NUMBERS = 4_000_000  # of counts held at once
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from engine import decode
-from engine.data import Dataset, select
-from engine.errors import EspalierError
-from engine.layout import FAMILIES, Layout
-from engine.measures import Counts, Measure, measure_of, sequence_errors
-from engine.path import Point, grid, largest_rho1, path
-from engine.penalty import ElasticNet
-from engine.solvers import fitting
-from tasks import store
-from tasks.params import Train
-from tasks.progress import Progress
+from espalier.engine import decode
+from espalier.engine.data import Dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import FAMILIES, Layout
+from espalier.engine.measures import Counts, Measure, measure_of, sequence_errors
+from espalier.engine.path import Point, grid, largest_rho1, path
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import fitting
+from espalier.tasks import store
+from espalier.tasks.params import Train
+from espalier.tasks.progress import Progress
 
 POINTS = 10
 LARGEST, SMALLEST = 10.0, 0.05  # losses are sums over sequences, so a good rho1 depends little on the size of the data

@@ -11,10 +11,10 @@ import itertools
 import numpy as np
 import polars as pl
 
-from engine import decode
-from engine.model import Model
-from engine.vectors import dot, log, product
-from tasks.tagging import dataset_of
+from espalier.engine import decode
+from espalier.engine.model import Model
+from espalier.engine.vectors import dot, log, product
+from espalier.tasks.tagging import dataset_of
 
 
 def all_inputs(truth: dict) -> np.ndarray:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.model import Model
-from tasks import store
-from tasks.decoding import DECODERS, decoded, decoder_of
-from tasks.sequence_hashes import input_hashes
-from tasks.tagging import Numbering, numbered
+from espalier.engine.model import Model
+from espalier.tasks import store
+from espalier.tasks.decoding import DECODERS, decoded, decoder_of
+from espalier.tasks.sequence_hashes import input_hashes
+from espalier.tasks.tagging import Numbering, numbered
 
 Figures = Callable[[list[str], list[str], np.ndarray], dict]  # of gold labels, predicted ones, and offsets
 COMPARED = ("token_error", "sequence_error", "edit_error", "f1")

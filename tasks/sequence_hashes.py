@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from tasks.formats.reading import input_names
-from tasks.store import sequence_offsets
+from espalier.tasks.formats.reading import input_names
+from espalier.tasks.store import sequence_offsets
 
 MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from engine.errors import quoted
-from engine.measures import NAMES
+from espalier.engine.errors import quoted
+from espalier.engine.measures import NAMES
 
 LARGEST = 10**18  # beyond it no count, time or size is one
 

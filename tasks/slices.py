@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.vectors import product
-from tasks import store
+from espalier.engine.vectors import product
+from espalier.tasks import store
 
 Z = 1.959963984540054  # of a two-sided interval of 95 %
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # first count of each slice; the last has no end

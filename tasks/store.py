@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine import threads
-from engine.data import Dataset, make_dataset
-from engine.errors import EspalierError, brief
-from tasks import shapes
+from espalier.engine import threads
+from espalier.engine.data import Dataset, make_dataset
+from espalier.engine.errors import EspalierError, brief
+from espalier.tasks import shapes
 
 SPLITS = ("train", "dev", "test", "unlabelled")
 TOKENS = "data/tokens/{}.arrow"

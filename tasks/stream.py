@@ -22,17 +22,23 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine import decode, fields
-from engine.constraints import Transitions
-from engine.data import UNKNOWN, Dataset
-from engine.data import select as some_of
-from engine.errors import EspalierError, brief, quoted
-from engine.features import columns_needed, features_of
-from engine.fields import Fields
-from engine.model import Model
-from tasks.decoding import decoded, decoder_of
-from tasks.limits import bounded_lines, check_columns, check_ratio, check_sequence_bytes, check_sequence_lengths
-from tasks.own_format import Letters, OwnFormat, Passed, format_of, joined_over_comments, set_aside
+from espalier.engine import decode, fields
+from espalier.engine.constraints import Transitions
+from espalier.engine.data import UNKNOWN, Dataset
+from espalier.engine.data import select as some_of
+from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.features import columns_needed, features_of
+from espalier.engine.fields import Fields
+from espalier.engine.model import Model
+from espalier.tasks.decoding import decoded, decoder_of
+from espalier.tasks.limits import (
+    bounded_lines,
+    check_columns,
+    check_ratio,
+    check_sequence_bytes,
+    check_sequence_lengths,
+)
+from espalier.tasks.own_format import Letters, OwnFormat, Passed, format_of, joined_over_comments, set_aside
 
 BLOCK, SMALL_BLOCK = 1 << 22, 1 << 20  # bytes read at once; the smaller where a token takes a row of numbers
 FORMATS = ("columns", "jsonl")
@@ -72,7 +78,7 @@ class Asked:
     def transitions(self, model: Model) -> Transitions | None:
         if not self.scheme:
             return None
-        from engine.scheme import transitions_of
+        from espalier.engine.scheme import transitions_of
 
         return transitions_of(model.labels, True if self.scheme == "auto" else self.scheme)
 
@@ -259,7 +265,7 @@ def _block_of_columns(text: bytes, name: str, first_line: int, asked: Asked, wid
 
 def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shapes: dict) -> Block:
     """An object a line; what it says beside the tokens is given back."""
-    from tasks.formats.jsonl import sequence_of
+    from espalier.tasks.formats.jsonl import sequence_of
 
     records, lines, columns, lengths = [], [], [], []
     for n, line in enumerate(text.decode().split("\n"), first_line):
@@ -278,8 +284,8 @@ def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shap
 
 def _table_blocks(file: str, asked: Asked) -> Iterator[Block]:
     """The sequences of a file in a format that the general reader knows: CoNLL-U, Arrow, Parquet."""
-    from tasks import formats
-    from tasks.store import arrow_texts, sequence_offsets
+    from espalier.tasks import formats
+    from espalier.tasks.store import arrow_texts, sequence_offsets
 
     own = asked.own
     how = formats.Reading(format=asked.source, columns=own.columns, label=own.label, sequence=own.sequence)

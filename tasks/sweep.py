@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import threads
-from engine.chain_objective import ChainObjective
-from engine.errors import EspalierError
-from engine.layout import make_layout, observation_kinds
-from tasks import plan, store
-from tasks.params import Params
-from tasks.path_page import PAGE, as_page
-from tasks.progress import Progress
-from tasks.rho1_path import POINTS, along, choose, development_of, figures_of, note, train_error, values_of
+from espalier.engine import threads
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import make_layout, observation_kinds
+from espalier.tasks import plan, store
+from espalier.tasks.params import Params
+from espalier.tasks.path_page import PAGE, as_page
+from espalier.tasks.progress import Progress
+from espalier.tasks.rho1_path import POINTS, along, choose, development_of, figures_of, note, train_error, values_of
 
 SWEEP = "reports/sweep.json"
 

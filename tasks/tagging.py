@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.data import UNKNOWN, Dataset
-from engine.features import features_of
-from engine.model import Model
-from tasks import store
-from tasks.decoding import decoded, decoder_of
-from tasks.sources import input_columns
+from espalier.engine.data import UNKNOWN, Dataset
+from espalier.engine.features import features_of
+from espalier.engine.model import Model
+from espalier.tasks import store
+from espalier.tasks.decoding import decoded, decoder_of
+from espalier.tasks.sources import input_columns
 
 
 def model_ids(model: Model, observations: list[str]) -> np.ndarray:

@@ -16,15 +16,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine import lookup
-from engine.data import FIRST_SET, UNKNOWN, check_label_count
-from engine.errors import EspalierError
-from tasks import store
-from tasks.params import Params
-from tasks.pattern_files import read_templates
-from tasks.progress import Progress
-from tasks.sources import input_columns
-from tasks.templates import Expansion, Template, check_columns, column_names, encode, resolve
+from espalier.engine import lookup
+from espalier.engine.data import FIRST_SET, UNKNOWN, check_label_count
+from espalier.engine.errors import EspalierError
+from espalier.tasks import store
+from espalier.tasks.params import Params
+from espalier.tasks.pattern_files import read_templates
+from espalier.tasks.progress import Progress
+from espalier.tasks.sources import input_columns
+from espalier.tasks.templates import Expansion, Template, check_columns, column_names, encode, resolve
 
 MERGE = 1_000_000  # counts of blocks that are kept apart at least, before they are added up
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine import templates as language
-from engine.columns import Column, derive, number
-from engine.counting import combine, first_places
-from engine.templates import (
+from espalier.engine import templates as language
+from espalier.engine.columns import Column, derive, number
+from espalier.engine.counting import combine, first_places
+from espalier.engine.templates import (
     FIRST,
     HERE,
     Macro,
@@ -26,8 +26,8 @@ from engine.templates import (
     parse,
     sources_of,
 )  # fmt: skip
-from tasks.sources import input_columns
-from tasks.store import sequence_offsets
+from espalier.tasks.sources import input_columns
+from espalier.tasks.store import sequence_offsets
 
 __all__ = ["Expansion", "Macro", "Template", "check_columns", "column_names", "encode", "expand", "parse", "resolve"]
 

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine import decode, threads, warm_start
-from engine.cache import source_hash
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset, select
-from engine.errors import EspalierError
-from engine.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
-from engine.measures import token_error
-from engine.model import Model
-from engine.monitor import Result
-from engine.penalty import ElasticNet
-from engine.sharded import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
-from engine.solvers import SOLVERS, fitting, minimise
-from engine.state import State
-from tasks import plan, store
-from tasks.checkpoint import Checkpoint, key_of
-from tasks.cluster.sharing import clear_dead
-from tasks.params import Params, Train
-from tasks.progress import Progress
+from espalier.engine import decode, threads, warm_start
+from espalier.engine.cache import source_hash
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
+from espalier.engine.measures import token_error
+from espalier.engine.model import Model
+from espalier.engine.monitor import Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.sharded import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
+from espalier.engine.solvers import SOLVERS, fitting, minimise
+from espalier.engine.state import State
+from espalier.tasks import plan, store
+from espalier.tasks.checkpoint import Checkpoint, key_of
+from espalier.tasks.cluster.sharing import clear_dead
+from espalier.tasks.params import Params, Train
+from espalier.tasks.progress import Progress
 
 if TYPE_CHECKING:
-    from tasks.rho1_path import Development
+    from espalier.tasks.rho1_path import Development
 
 CHAMPION = "champion"  # train.initial that is the champion of when the run began
 AUTO = "auto"  # train.rho1 that the development data choose
@@ -130,7 +130,7 @@ def judge_of(root: Path, manifest: dict, layout: Layout, options: Train) -> "Dev
         return None
     if options.dev_every is None:
         raise EspalierError("train.patience judges iterations by the development data: set train.dev_every to 1, say")
-    from tasks.rho1_path import development_of
+    from espalier.tasks.rho1_path import development_of
 
     return development_of(root, manifest, layout, options)
 
@@ -173,7 +173,7 @@ def objective_of(
         pool = InProcess([Part(blocks, 0, len(bounds), layout, options.sparse)])
         yield ShardedObjective(pool, layout, *beginning), layout
         return
-    from tasks.cluster import training
+    from espalier.tasks.cluster import training
 
     cluster = options.cluster, root, shards, bounds, layout, options.sparse, options.threads
     with training.pool(*cluster, say=progress.say) as pool:
@@ -184,7 +184,7 @@ def chosen_rho1(
     root: Path, objective, layout: Layout, manifest: dict, weights: np.ndarray, options: Train, progress: Progress
 ) -> tuple[dict, np.ndarray]:
     """What `train.rho1: auto` becomes: the figures of a search, and the weights of the point chosen from it."""
-    from tasks import rho1_path
+    from espalier.tasks import rho1_path
 
     lengths = np.diff(store.Shards(root, "train", manifest).offsets())
     development = rho1_path.development_of(root, manifest, layout, options)

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.bags import Bags, join_bags, select_bags
-from engine.data import Dataset
-from engine.mixture import (
+from espalier.engine.bags import Bags, join_bags, select_bags
+from espalier.engine.data import Dataset
+from espalier.engine.mixture import (
     Groups,
     Mixture,
     bags,
@@ -28,9 +28,9 @@ from engine.mixture import (
     in_memory,
     without_empty,
 )
-from engine.templates import columns_of, parse
-from engine.vectors import exp, log
-from engine.weighting import (
+from espalier.engine.templates import columns_of, parse
+from espalier.engine.vectors import exp, log
+from espalier.engine.weighting import (
     Drift,
     back_off,
     cluster_weights,
@@ -40,9 +40,9 @@ from engine.weighting import (
     proportions,
     refuse_few_effective,
 )
-from tasks import store
-from tasks.params import Params, Weigh
-from tasks.progress import Progress
+from espalier.tasks import store
+from espalier.tasks.params import Params, Weigh
+from espalier.tasks.progress import Progress
 
 TYPICAL, EXAMPLES = 6, 5  # observations and inputs that describe a cluster
 
@@ -155,7 +155,7 @@ def clustering(root: Path, params: Params, manifest: dict, progress: Progress) -
     sides = [store.Shards(root, name, manifest) for name in ("train", "unlabelled")]
     sizes = [manifest["splits"][side.split]["sequences"] for side in sides]
     if params.train.cluster and len(group_bounds(sum(sizes))) > 1:
-        from tasks.cluster.clustering import bags_of
+        from espalier.tasks.cluster.clustering import bags_of
 
         with bags_of(params.train.cluster, root, sides, columns, options.seed, options.choose_clusters,
                      params.train.threads, progress.say) as (groups, halves):  # fmt: skip

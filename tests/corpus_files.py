@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import formats
+from espalier.tasks import formats
 
 
 def packed(data, suffix):

@@ -2,7 +2,7 @@
 
 import random
 
-from tasks.params import Params
+from espalier.tasks.params import Params
 
 VOWELS = "aeiou"
 

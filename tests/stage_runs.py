@@ -3,8 +3,8 @@
 from importlib import import_module
 from pathlib import Path
 
-from tasks.params import Params
-from tasks.progress import Progress
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
 
 
 def small_params():
@@ -19,7 +19,7 @@ def small_params():
 
 def run_stages(root, params, *names):
     """The named stages without any driver."""
-    return {name: import_module(f"tasks.{name}").main(root, params, Progress()) for name in names}
+    return {name: import_module(f"espalier.tasks.{name}").main(root, params, Progress()) for name in names}
 
 
 OF_THE_LEASE = {Path(".espalier/run.lock"), Path(".espalier/.gitignore")}

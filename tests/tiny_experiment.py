@@ -1,6 +1,6 @@
 """An experiment of three sums, for the tests of the frame."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
 
 CALLS: list[int] = []
 OFFSET = {"value": 0}

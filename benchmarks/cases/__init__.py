@@ -6,7 +6,7 @@ from importlib import import_module
 
 from benchmarks import job
 from benchmarks.rows import FIELDS, make_row
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 
 @dataclass

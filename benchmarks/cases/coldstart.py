@@ -12,9 +12,9 @@ from benchmarks.cases import Context
 from benchmarks.job import ROOT, largest_mib
 from benchmarks.rows import OURS
 
-IMPORT = "import engine"
+IMPORT = "import espalier"
 FIT = """
-from engine import CRF
+from espalier import CRF
 X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"]] * 5
 CRF().fit(X, [["D", "N", "V"]] * 15).predict(X)
 """
@@ -24,7 +24,7 @@ def rows(context: Context) -> Iterator[dict]:
     """Whole processes, from the start of Python to its end."""
     with tempfile.TemporaryDirectory() as folder:
         steps = (
-            ("import engine", IMPORT),
+            ("import espalier", IMPORT),
             ("first fit ever, empty compile cache", FIT),
             ("first fit, warm compile cache", FIT),
         )

@@ -16,7 +16,7 @@ from benchmarks.cases import Context
 from benchmarks.cases.conll2000 import LINES
 from benchmarks.job import ROOT, largest_mib
 from benchmarks.rows import OURS
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 MILLIONS = (10, 50)
 OTHER = 0.1  # share of words of the synthetic corpus that are drawn from the pronouncing dictionary
@@ -57,7 +57,7 @@ def stream(data: str, quick: bool, tokens: int) -> dict:
         )
         begin = time.perf_counter()
         for stage in ("ingest", "template"):
-            command = [sys.executable, "-m", "flows.cli", "-C", folder, "stage", stage, "--quiet"]
+            command = [sys.executable, "-m", "espalier.flows.cli", "-C", folder, "stage", stage, "--quiet"]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
             if done.returncode:
                 raise EspalierError(f"{stage} failed: {done.stderr.strip()[-500:]}")
@@ -68,7 +68,7 @@ def stream(data: str, quick: bool, tokens: int) -> dict:
 
 def write_corpus(path: Path, sentences: list, tokens: int) -> None:
     """Sentences drawn again and again, some of their words replaced by words of the dictionary."""
-    from tasks.sources.cmudict import dictionary_path, read_dictionary
+    from espalier.tasks.sources.cmudict import dictionary_path, read_dictionary
 
     random = np.random.default_rng(0)
     others = np.array([spelling for spelling, _ in read_dictionary(dictionary_path())])

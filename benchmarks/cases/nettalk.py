@@ -7,9 +7,9 @@ import numpy as np
 from benchmarks import corpora, job, ours, peers
 from benchmarks.cases import Context
 from benchmarks.rows import OURS
-from engine.chain_objective import ChainObjective
-from engine.layout import dense_layout
-from engine.penalty import ElasticNet
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.layout import dense_layout
+from espalier.engine.penalty import ElasticNet
 
 LINES = ["*:%x[0,0]"]
 RHO1, RHO2 = 0.2, 0.001

@@ -10,16 +10,16 @@ import polars as pl
 from benchmarks import corpora, ours
 from benchmarks.cases import Context, conll2000
 from benchmarks.rows import OURS
-from engine import decode, warm_start
-from engine.chain_objective import ChainObjective
-from engine.layout import seen_layout
-from engine.measures import token_error
-from engine.model import Model
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from tasks.ingest import input_fractions, limited, take
-from tasks.params import LETTER_TEMPLATES, Ingest
-from tasks.sources import cmudict
+from espalier.engine import decode, warm_start
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.layout import seen_layout
+from espalier.engine.measures import token_error
+from espalier.engine.model import Model
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.tasks.ingest import input_fractions, limited, take
+from espalier.tasks.params import LETTER_TEMPLATES, Ingest
+from espalier.tasks.sources import cmudict
 
 NEW = 0.2  # share of the training sequences that came later
 RHO1, RHO2, TOLERANCE = 0.5, 0.001, 1e-5

@@ -12,11 +12,11 @@ from benchmarks import corpora, ours
 from benchmarks.cases import Context, rich
 from benchmarks.job import Skip
 from benchmarks.rows import OURS
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset
-from engine.layout import Layout, dense_layout
-from engine.sharded import ShardedObjective, cut, in_process
-from tasks import store
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset
+from espalier.engine.layout import Layout, dense_layout
+from espalier.engine.sharded import ShardedObjective, cut, in_process
+from espalier.tasks import store
 
 BLOCKS, REPEATS = 4, 3
 WAYS = ((0, True, "one process, one block"), (0, True, f"one process, {BLOCKS} blocks"),
@@ -57,7 +57,7 @@ def _row(seconds: float, dataset: Dataset, theta: np.ndarray, remark: str) -> di
 
 def _by_workers(root: Path, problem, layout: Layout, theta, block_tokens: int, workers: int, shared: bool) -> dict:
     try:
-        from tasks.cluster.training import pool
+        from espalier.tasks.cluster.training import pool
     except ImportError as error:
         raise Skip(f"{error}: pip install 'espalier-crf[cluster]'") from None
     shards = write_project(root, problem, block_tokens)

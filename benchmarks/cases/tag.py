@@ -12,10 +12,10 @@ from benchmarks import corpora, ours, peers
 from benchmarks.cases import Context
 from benchmarks.cases.conll2000 import attributes, layout_of, problem_of
 from benchmarks.rows import OURS
-from engine import decode
-from engine.model import Model
-from engine.penalty import ElasticNet
-from tasks import stream, tagging
+from espalier.engine import decode
+from espalier.engine.model import Model
+from espalier.engine.penalty import ElasticNet
+from espalier.tasks import stream, tagging
 
 ITERATIONS = 50  # of the training; the weights matter little for the speed
 REPEATS = 5

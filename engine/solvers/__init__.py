@@ -12,10 +12,10 @@ from importlib import import_module
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.state import Keeper
+from espalier.engine.errors import EspalierError
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.state import Keeper
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Solver:
     def run(self) -> Callable:
         """The function; its module is loaded when first asked for, so that a fit loads no solver but its own."""
         module, _, name = self.where.partition(":")
-        return getattr(import_module(f"engine.solvers.{module}"), name or module)
+        return getattr(import_module(f"espalier.engine.solvers.{module}"), name or module)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def minimise_by_newton(
             f"newton needs a Hessian, {type(objective).__name__} has none: choose a gradient solver such as lbfgs"
         )
     theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
-    return import_module("engine.solvers.newton").newton(objective, penalty, theta, monitor)
+    return import_module("espalier.engine.solvers.newton").newton(objective, penalty, theta, monitor)
 
 
 def _begin(objective, theta0, max_iterations, tolerance, period, on_iteration) -> tuple[np.ndarray, Monitor]:

@@ -10,14 +10,14 @@ All recursions are in logarithms: exact for any weights, and speed is no aim her
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.index import check_labels
-from engine.jit import kernel
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.sequence import fill_scores, log_alphas, log_betas, log_pair, log_sum_exp, make_room
-from engine.solvers.record import first_state, record
-from engine.state import State
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import check_labels
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.sequence import fill_scores, log_alphas, log_betas, log_pair, log_sum_exp, make_room
+from espalier.engine.solvers.record import first_state, record
+from espalier.engine.state import State
 
 LARGEST = 2.0**30  # of the factor on the second derivative
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.record import first_state, record
-from engine.solvers.wolfe import wolfe
-from engine.state import State
-from engine.vectors import add_scaled, dot
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.record import first_state, record
+from espalier.engine.solvers.wolfe import wolfe
+from espalier.engine.state import State
+from espalier.engine.vectors import add_scaled, dot
 
 CURVATURE = 0.1  # of the strong Wolfe condition; the usual choice for conjugate directions
 ORTHOGONAL = 0.5  # r'r above this share of r'r' means that conjugacy is lost

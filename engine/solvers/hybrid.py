@@ -9,12 +9,12 @@ where the objective has no sample of plainly labelled sequences to offer.
 
 import numpy as np
 
-from engine.chain_objective import Sample
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.lbfgs import lbfgs
-from engine.solvers.pqn import pqn
-from engine.solvers.sgd import start
+from espalier.engine.chain_objective import Sample
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.lbfgs import lbfgs
+from espalier.engine.solvers.pqn import pqn
+from espalier.engine.solvers.sgd import start
 
 EPOCHS = 1
 

@@ -18,15 +18,15 @@ or one pair only; its own would be a sum over all Y^T labellings.
 
 import numpy as np
 
-from engine import threads
-from engine.index import check_labels
-from engine.jit import kernel
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.sequence import Room, add_expected, expect, fill_scores, make_room
-from engine.solvers.record import record
-from engine.state import State
-from engine.vectors import add_scaled, dot
+from espalier.engine import threads
+from espalier.engine.index import check_labels
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.sequence import Room, add_expected, expect, fill_scores, make_room
+from espalier.engine.solvers.record import record
+from espalier.engine.state import State
+from espalier.engine.vectors import add_scaled, dot
 
 CLASSES = 64  # distinct T(x) at most, each costs one vector of weights; more are rounded up to the next kept one
 NEWTON = 50  # steps for one equation; from the right side of its root they converge from above

@@ -8,9 +8,9 @@ along it; sweeps and steps both feed its memory.
 
 import numpy as np
 
-from engine.penalty import ElasticNet
-from engine.solvers.quasi_newton import CURVATURE
-from engine.vectors import add_scaled, dot
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.quasi_newton import CURVATURE
+from espalier.engine.vectors import add_scaled, dot
 
 MEMORY = 10
 MOST = 6  # joint steps after one sweep

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.quasi_newton import descend
-from engine.solvers.wolfe import wolfe
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.quasi_newton import descend
+from espalier.engine.solvers.wolfe import wolfe
 
 
 def lbfgs(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:

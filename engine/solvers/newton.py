@@ -8,11 +8,11 @@ The factorisation is our own: a BLAS may sum in another order with another numbe
 
 import numpy as np
 
-from engine.jit import kernel
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.record import record
-from engine.vectors import dot
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.record import record
+from espalier.engine.vectors import dot
 
 DECREASE, TRIALS = 1e-4, 40  # Armijo's constant; halvings before a search is given up
 FIRST_RIDGE = 1e-10  # of the largest diagonal entry; ten times as much after each failure

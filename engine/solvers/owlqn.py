@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.quasi_newton import descend
-from engine.vectors import dot
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.quasi_newton import descend
+from espalier.engine.vectors import dot
 
 DECREASE = 1e-4  # Armijo's constant
 TRIALS = 30  # halvings before the search is given up

@@ -13,13 +13,13 @@ more than the sweeps.
 
 import numpy as np
 
-from engine import threads
-from engine.jit import kernel
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.record import first_state, record
-from engine.state import State
-from engine.vectors import dot
+from espalier.engine import threads
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.record import first_state, record
+from espalier.engine.state import State
+from espalier.engine.vectors import dot
 
 FEWEST_PAIRS, MOST_PAIRS = 20, 40  # of steps and slopes that are kept
 MEMORY = 1 << 26  # numbers of all pairs together, 512 MiB, beyond which only the fewest are kept

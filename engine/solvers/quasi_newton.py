@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine import threads
-from engine.jit import kernel
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.record import first_state, record
-from engine.state import State
-from engine.vectors import chunks, dot
+from espalier.engine import threads
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.record import first_state, record
+from espalier.engine.state import State
+from espalier.engine.vectors import chunks, dot
 
 # Pairs with less curvature than this share of |y|^2 would make the estimate indefinite.
 CURVATURE = 1e-10

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from engine.monitor import Monitor
-from engine.penalty import ElasticNet
-from engine.state import State
+from espalier.engine.monitor import Monitor
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.state import State
 
 
 def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iteration: int, evaluations: int) -> dict:

@@ -15,17 +15,17 @@ joint steps (`JointSteps`); they only ever lower the objective and never touch a
 
 import numpy as np
 
-from engine.block_factors import renew_block, renew_rows
-from engine.block_kernels import evaluate_hot, heat_piece, hessian_piece, make_hot
-from engine.blocks import Blocks
-from engine.errors import EspalierError
-from engine.jit import kernel
-from engine.layout import Layout
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.solvers.joint_steps import JointSteps
-from engine.solvers.record import first_state, record
-from engine.state import State
+from espalier.engine.block_factors import renew_block, renew_rows
+from espalier.engine.block_kernels import evaluate_hot, heat_piece, hessian_piece, make_hot
+from espalier.engine.blocks import Blocks
+from espalier.engine.errors import EspalierError
+from espalier.engine.jit import kernel
+from espalier.engine.layout import Layout
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.joint_steps import JointSteps
+from espalier.engine.solvers.record import first_state, record
+from espalier.engine.state import State
 
 SMALLEST, LARGEST = 0.05, 2.0**30  # bounds of the factor on the second derivative
 FIRST_FACTOR = 2.0

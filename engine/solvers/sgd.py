@@ -13,16 +13,16 @@ Steps depend on each other, so one thread makes them; the result does not depend
 
 import numpy as np
 
-from engine.chain_objective import ChainObjective, Sample
-from engine.data import select
-from engine.errors import EspalierError
-from engine.index import check_labels
-from engine.jit import kernel
-from engine.monitor import Monitor, Result
-from engine.penalty import ElasticNet
-from engine.sequence import Room, add_expected, expect, make_room
-from engine.solvers.record import first_state, record
-from engine.state import State
+from espalier.engine.chain_objective import ChainObjective, Sample
+from espalier.engine.data import select
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import check_labels
+from espalier.engine.jit import kernel
+from espalier.engine.monitor import Monitor, Result
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.sequence import Room, add_expected, expect, make_room
+from espalier.engine.solvers.record import first_state, record
+from espalier.engine.state import State
 
 SAMPLE, FEW = 1000, 300  # sequences on which the step is tuned; where only a start is wanted
 FIRST_STEP = 0.125  # tried first, over the mean weight of a sequence

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from engine.vectors import dot
+from espalier.engine.vectors import dot
 
 DECREASE = 1e-4  # the usual constant of the first condition
 TRIALS = 40  # steps tried before the search is given up

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.restriction import Runs
-from engine.sharded import Part
-from engine.sharded_blocks import PartBlocks
-from tasks import store
-from tasks.cluster.sharing import read_layout
-from tasks.cluster.worker import Held, Stale, load
+from espalier.engine.errors import EspalierError
+from espalier.engine.restriction import Runs
+from espalier.engine.sharded import Part
+from espalier.engine.sharded_blocks import PartBlocks
+from espalier.tasks import store
+from espalier.tasks.cluster.sharing import read_layout
+from espalier.tasks.cluster.worker import Held, Stale, load
 
 
 def read_blocks(folder: Path, job: dict, lo: int, hi: int) -> Part:

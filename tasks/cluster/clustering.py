@@ -6,11 +6,21 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.bags import Bags, join_bags, select_bags
-from engine.mixture import GroupPart, Sums, add_nodes, bags, group_bounds, held_out
-from tasks import store
-from tasks.cluster.worker import load
-from tasks.cluster.workers import FIRST_PATIENCE, SMALL, Say, Workers, bytes_of, job_of, make_client, parse, silence
+from espalier.engine.bags import Bags, join_bags, select_bags
+from espalier.engine.mixture import GroupPart, Sums, add_nodes, bags, group_bounds, held_out
+from espalier.tasks import store
+from espalier.tasks.cluster.worker import load
+from espalier.tasks.cluster.workers import (
+    FIRST_PATIENCE,
+    SMALL,
+    Say,
+    Workers,
+    bytes_of,
+    job_of,
+    make_client,
+    parse,
+    silence,
+)
 
 # ---- on a worker
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import store
-from tasks.cluster.worker import load
-from tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
-from tasks.decoding import decoder_of
-from tasks.evaluate import Part, measure, merge
-from tasks.tagging import numbered, numbering
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import store
+from espalier.tasks.cluster.worker import load
+from espalier.tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
+from espalier.tasks.decoding import decoder_of
+from espalier.tasks.evaluate import Part, measure, merge
+from espalier.tasks.tagging import numbered, numbering
 
 # ---- on a worker
 

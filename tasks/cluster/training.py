@@ -11,13 +11,23 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.layout import Layout
-from engine.restriction import Runs
-from engine.sharded import Sum
-from tasks import store
-from tasks.cluster import blocks, workers
-from tasks.cluster.sharing import Mapped, copy, memory_folder, own_folder, write_layout
-from tasks.cluster.workers import FIRST_PATIENCE, SMALL, Say, Workers, bytes_of, job_of, make_client, parse, silence
+from espalier.engine.layout import Layout
+from espalier.engine.restriction import Runs
+from espalier.engine.sharded import Sum
+from espalier.tasks import store
+from espalier.tasks.cluster import blocks, workers
+from espalier.tasks.cluster.sharing import Mapped, copy, memory_folder, own_folder, write_layout
+from espalier.tasks.cluster.workers import (
+    FIRST_PATIENCE,
+    SMALL,
+    Say,
+    Workers,
+    bytes_of,
+    job_of,
+    make_client,
+    parse,
+    silence,
+)
 
 SLOWER = 20  # times the slowest answer so far are waited for, if that is more than usual
 

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine import threads
-from engine.cache import source_hash
-from engine.errors import EspalierError
-from engine.target import compile_target
-from tasks import shapes, store
-from tasks.cluster.sharing import Mapped
+from espalier.engine import threads
+from espalier.engine.cache import source_hash
+from espalier.engine.errors import EspalierError
+from espalier.engine.target import compile_target
+from espalier.tasks import shapes, store
+from espalier.tasks.cluster.sharing import Mapped
 
 READS, PAUSE = 4, 0.5  # tries to read a shard; seconds after the first, twice as long after each
 

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import threads
-from engine.cache import source_hash
-from engine.errors import EspalierError
-from engine.target import compile_target
-from tasks import store
-from tasks.cluster import worker
-from tasks.cluster.sharing import JOBS, own_folder
+from espalier.engine import threads
+from espalier.engine.cache import source_hash
+from espalier.engine.errors import EspalierError
+from espalier.engine.target import compile_target
+from espalier.tasks import store
+from espalier.tasks.cluster import worker
+from espalier.tasks.cluster.sharing import JOBS, own_folder
 
 POLL = 1.0  # seconds between two looks whether all workers are still there
 FIRST_WORKER = 60.0  # seconds to wait for a worker, at the beginning and when none is left

@@ -13,21 +13,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 MODULES = {
-    "semisup": "tasks.experiments.semisup_report",
-    "spam": "tasks.experiments.spam_report",
-    "semisup-sequences": "tasks.experiments.sequences_report",
-    "simulated": "tasks.experiments.simulated_report",
-    "optimisers": "tasks.experiments.optimisers_report",
-    "nettalk-sparsity": "tasks.experiments.nettalk_sparsity",
-    "nettalk-context": "tasks.experiments.nettalk_context",
-    "path": "tasks.experiments.regularisation_path",
-    "nettalk-patterns": "tasks.experiments.nettalk_patterns",
-    "nettalk-thresholds": "tasks.experiments.nettalk_thresholds",
-    "chunking": "tasks.experiments.chunking_report",
-    "selection": "tasks.experiments.selection_report",
+    "semisup": "espalier.tasks.experiments.semisup_report",
+    "spam": "espalier.tasks.experiments.spam_report",
+    "semisup-sequences": "espalier.tasks.experiments.sequences_report",
+    "simulated": "espalier.tasks.experiments.simulated_report",
+    "optimisers": "espalier.tasks.experiments.optimisers_report",
+    "nettalk-sparsity": "espalier.tasks.experiments.nettalk_sparsity",
+    "nettalk-context": "espalier.tasks.experiments.nettalk_context",
+    "path": "espalier.tasks.experiments.regularisation_path",
+    "nettalk-patterns": "espalier.tasks.experiments.nettalk_patterns",
+    "nettalk-thresholds": "espalier.tasks.experiments.nettalk_thresholds",
+    "chunking": "espalier.tasks.experiments.chunking_report",
+    "selection": "espalier.tasks.experiments.selection_report",
 }
 ALL = "all"
 

@@ -15,10 +15,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from engine.cache import source_hash
-from engine.errors import EspalierError
-from tasks import store
-from tasks.experiments import Cell
+from espalier.engine.cache import source_hash
+from espalier.engine.errors import EspalierError
+from espalier.tasks import store
+from espalier.tasks.experiments import Cell
 
 FOLDER = ".espalier/reproduce"
 LIBRARIES = ("numpy", "numba")  # their random numbers and machine code are in the results
@@ -99,7 +99,7 @@ def _imports(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {name for name in names if name.split(".")[0] == "tasks"}
+    return {name for name in names if name.startswith("espalier.tasks.")}
 
 
 def _file(module: str) -> Path | None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.layout import dense_layout
-from engine.penalty import ElasticNet
-from engine.selection import magnitudes
-from tasks.experiments.problems import (
+from espalier.engine.layout import dense_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.selection import magnitudes
+from espalier.tasks.experiments.problems import (
     Fit,
     Problem,
     by_template,

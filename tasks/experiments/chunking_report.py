@@ -1,8 +1,8 @@
 """The experiment `chunking`: tables 3.5, 3.7, 6.1, 7.3, 7.5 and figures 7.10 to 7.16 of the thesis, on CoNLL-2000."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.chunking import BOTH, TAG, WORD, frequencies, smooth, sparse
-from tasks.experiments.drawings import (
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.chunking import BOTH, TAG, WORD, frequencies, smooth, sparse
+from espalier.tasks.experiments.drawings import (
     Curve,
     both_signs,
     map_figure,
@@ -12,8 +12,8 @@ from tasks.experiments.drawings import (
     share,
     xy_chart,
 )  # fmt: skip
-from tasks.experiments.problems import FILES, files_of
-from tasks.page import Html, figure, join, lead, number, percent, table, tag
+from espalier.tasks.experiments.problems import FILES, files_of
+from espalier.tasks.page import Html, figure, join, lead, number, percent, table, tag
 
 RHO2, ITERATIONS = 1.0, 60  # the source's variance is 1
 RHO1, RHO2_SPARSE, SWEEPS = 0.5, 1e-5, (1, 3, 6, 12, 30)

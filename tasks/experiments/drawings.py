@@ -4,9 +4,20 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tasks.charts import HEIGHT, WIDTH, Scale, drawing, hit, log_ticks, map_of_sizes, size_legend, text, value_scale
-from tasks.charts import linear_ticks as plain_ticks
-from tasks.page import Html, compact, figure, join, number, percent, table, tag
+from espalier.tasks.charts import (
+    HEIGHT,
+    WIDTH,
+    Scale,
+    drawing,
+    hit,
+    log_ticks,
+    map_of_sizes,
+    size_legend,
+    text,
+    value_scale,
+)
+from espalier.tasks.charts import linear_ticks as plain_ticks
+from espalier.tasks.page import Html, compact, figure, join, number, percent, table, tag
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 26, 48
 LOOKS = (("a", None), ("b", None), ("a", "7 4"), ("b", "7 4"), ("a", "2 4"), ("b", "2 4"))  # colour, dashes

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import measures
-from engine.chain_objective import ChainObjective
-from engine.layout import Layout, dense_layout
-from engine.penalty import ElasticNet
-from engine.scores import SHARES
-from engine.selection import magnitudes
-from tasks.experiments.problems import (
+from espalier.engine import measures
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.layout import Layout, dense_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.scores import SHARES
+from espalier.engine.selection import magnitudes
+from espalier.tasks.experiments.problems import (
     Fit,
     Problem,
     accuracy,
@@ -25,7 +25,7 @@ from tasks.experiments.problems import (
     measured,
     train_error,
 )  # fmt: skip
-from tasks.experiments.turns import Turn, in_turn
+from espalier.tasks.experiments.turns import Turn, in_turn
 
 LETTER = ["*:%x[0,0]"]
 TIMED = 5  # gradients of which the fastest counts

@@ -1,10 +1,10 @@
 """The experiment `nettalk-context`: table 3 of SBCD, letters around a letter one by one or as n-grams."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
-from tasks.experiments.nettalk import in_context
-from tasks.experiments.problems import FILES, files_of
-from tasks.page import Html, figure, join, lead, number, percent
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
+from espalier.tasks.experiments.nettalk import in_context
+from espalier.tasks.experiments.problems import FILES, files_of
+from espalier.tasks.page import Html, figure, join, lead, number, percent
 
 RHO1, RHO2 = 0.2, 0.001
 SWEEPS, QUICK_SWEEPS, QUICK_WORDS = 20, 2, 120

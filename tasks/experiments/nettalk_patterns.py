@@ -1,10 +1,10 @@
 """The experiment `nettalk-patterns`: tables 3.2 and 3.3 of the thesis."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
-from tasks.experiments.nettalk import pattern
-from tasks.experiments.problems import FILES, files_of
-from tasks.page import Html, figure, join, lead, number, percent, table
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
+from espalier.tasks.experiments.nettalk import pattern
+from espalier.tasks.experiments.problems import FILES, files_of
+from espalier.tasks.page import Html, figure, join, lead, number, percent, table
 
 RHO2, ITERATIONS = 0.1, 60
 QUICK_ITERATIONS, QUICK_WORDS, CONFUSIONS = 3, 100, 20

@@ -1,10 +1,10 @@
 """The experiment `nettalk-sparsity`: table 2 and figure 5 of SBCD."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
-from tasks.experiments.nettalk import descents, trained
-from tasks.experiments.problems import FILES, files_of
-from tasks.page import Html, figure, join, lead, number, percent, points, tag
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
+from espalier.tasks.experiments.nettalk import descents, trained
+from espalier.tasks.experiments.problems import FILES, files_of
+from espalier.tasks.page import Html, figure, join, lead, number, percent, points, tag
 
 SWEEPS, QUICK_SWEEPS, QUICK_WORDS = 30, 2, 150
 RHO2, RHO2_SMOOTH = 0.001, 0.02  # of the rows with an L1 term, and of those without

@@ -1,10 +1,10 @@
 """The experiment `nettalk-thresholds`: table 6.3 and figures 6.1, 6.2 and 7.7 of the thesis."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.drawings import Curve, map_figure, percent_tick, rows_table, share, xy_chart
-from tasks.experiments.nettalk import sparse_maps, thresholds
-from tasks.experiments.problems import FILES, files_of
-from tasks.page import Html, figure, join, lead, number, percent, points, tag
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.drawings import Curve, map_figure, percent_tick, rows_table, share, xy_chart
+from espalier.tasks.experiments.nettalk import sparse_maps, thresholds
+from espalier.tasks.experiments.problems import FILES, files_of
+from espalier.tasks.page import Html, figure, join, lead, number, percent, points, tag
 
 RHO2, SPARSE = 0.02, (0.2, 0.05)  # of L2, and rho1 and rho2 of figure 7.7
 ITERATIONS, SWEEPS = 150, 30

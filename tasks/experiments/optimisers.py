@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from engine.layout import seen_layout
-from engine.penalty import ElasticNet
-from tasks.experiments.problems import fit, load
+from espalier.engine.layout import seen_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.tasks.experiments.problems import fit, load
 
 # The last four letters and the tag, as the source had to cut it down; with the next two tags, as it wanted it.
 SHORT = ["Utag:%x[0,1]", "Uend:%s[0,0,4]", "B"]

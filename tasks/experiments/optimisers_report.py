@@ -1,10 +1,10 @@
 """The experiment `optimisers`: table 4.3 of IIS, on five sentences and on all of CoNLL-2000."""
 
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.drawings import Curve, minutes, rows_table, xy_chart
-from tasks.experiments.optimisers import CLOSE, LONG, SHORT, trained
-from tasks.experiments.problems import FILES, files_of
-from tasks.page import Html, figure, join, lead, number
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.drawings import Curve, minutes, rows_table, xy_chart
+from espalier.tasks.experiments.optimisers import CLOSE, LONG, SHORT, trained
+from espalier.tasks.experiments.problems import FILES, files_of
+from espalier.tasks.page import Html, figure, join, lead, number
 
 SOLVERS = {
     "iis": "improved iterative scaling",

@@ -10,19 +10,19 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine import decode, measures, spans
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset, make_dataset, select
-from engine.layout import Layout, observation_kinds
-from engine.lookup import make_vocabulary
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from engine.working_set import minimise_virtual
-from tasks.formats import Reading
-from tasks.sources.files import tokens_of
-from tasks.store import Shard, arrow_texts, sequence_offsets
-from tasks.template import Labels, features, grow_vocabulary
-from tasks.templates import encode, parse, resolve
+from espalier.engine import decode, measures, spans
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset, make_dataset, select
+from espalier.engine.layout import Layout, observation_kinds
+from espalier.engine.lookup import make_vocabulary
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.engine.working_set import minimise_virtual
+from espalier.tasks.formats import Reading
+from espalier.tasks.sources.files import tokens_of
+from espalier.tasks.store import Shard, arrow_texts, sequence_offsets
+from espalier.tasks.template import Labels, features, grow_vocabulary
+from espalier.tasks.templates import encode, parse, resolve
 
 FILES = {
     "nettalk": ("nettalk/train.conll.gz", "nettalk/test.conll.gz"),

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.layout import Layout, dense_layout, seen_layout
-from engine.penalty import ElasticNet
-from engine.selection import counts, keep, magnitudes, mutual_information, restrict
-from tasks.experiments.problems import Problem, families, fit, fit_virtual, load, measured
+from espalier.engine.layout import Layout, dense_layout, seen_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.selection import counts, keep, magnitudes, mutual_information, restrict
+from espalier.tasks.experiments.problems import Problem, families, fit, fit_virtual, load, measured
 
 LINES = ["*w:%x[0,0]", "*t:%x[0,1]"]
 RHO2 = 1.0  # of the models with L2

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine import tables
-from engine.asymptotics import Limit, best_fit, error_probability, shifted, theory
-from engine.asymptotics import bayes_error as least_error
-from engine.finite_samples import expected
+from espalier.engine import tables
+from espalier.engine.asymptotics import Limit, best_fit, error_probability, shifted, theory
+from espalier.engine.asymptotics import bayes_error as least_error
+from espalier.engine.finite_samples import expected
 
 WORDS, LENGTH = 10, 3
 FLIPPED = 3

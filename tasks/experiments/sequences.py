@@ -11,22 +11,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine import decode
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset, make_dataset
-from engine.layout import make_layout, observation_kinds
-from engine.lookup import make_vocabulary
-from engine.measures import token_error
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from engine.weighting import cluster_weights, effective_sample_size
-from tasks.ingest import limited, take
-from tasks.params import Ingest, Weigh
-from tasks.sources import cmudict
-from tasks.store import Shard, arrow_texts, sequence_offsets
-from tasks.template import Labels, features, grow_vocabulary
-from tasks.templates import encode, parse, resolve
-from tasks.weigh import Clustering, cluster, informative_columns, weights_of
+from espalier.engine import decode
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset, make_dataset
+from espalier.engine.layout import make_layout, observation_kinds
+from espalier.engine.lookup import make_vocabulary
+from espalier.engine.measures import token_error
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.engine.weighting import cluster_weights, effective_sample_size
+from espalier.tasks.ingest import limited, take
+from espalier.tasks.params import Ingest, Weigh
+from espalier.tasks.sources import cmudict
+from espalier.tasks.store import Shard, arrow_texts, sequence_offsets
+from espalier.tasks.template import Labels, features, grow_vocabulary
+from espalier.tasks.templates import encode, parse, resolve
+from espalier.tasks.weigh import Clustering, cluster, informative_columns, weights_of
 
 TEMPLATES = ["U", "*0:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "U+1:%x[0,0]/%x[1,0]", "U=1:%x[-1,0]/%x[0,0]/%x[1,0]", "B"]
 RHO1, RHO2, ITERATIONS, TOLERANCE = 0.2, 0.001, 100, 1e-3

@@ -9,15 +9,15 @@ from functools import cache
 
 import numpy as np
 
-from engine import decode
-from engine.chain_objective import ChainObjective
-from engine.data import Dataset, make_dataset, select
-from engine.layout import BIGRAM, UNIGRAM, Layout, dense_layout
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from tasks.experiments.problems import families
-from tasks.risk import all_inputs, true_posteriors
-from tasks.sources import simulated
+from espalier.engine import decode
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import Dataset, make_dataset, select
+from espalier.engine.layout import BIGRAM, UNIGRAM, Layout, dense_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.tasks.experiments.problems import families
+from espalier.tasks.risk import all_inputs, true_posteriors
+from espalier.tasks.sources import simulated
 
 RHO2 = 0.001  # of the models with an L1 term
 KINDS = {"M1": UNIGRAM | BIGRAM, "M2": BIGRAM, "M3": UNIGRAM}

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from tasks.charts import Box, box_chart
-from tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
-from tasks.experiments.drawings import Curve, interval, map_figure, percent_tick, rows_table, share, xy_chart
-from tasks.experiments.semisup import spread
-from tasks.experiments.simulated import KINDS, RHO1, WAYS, compared, converged, crossvalidated, selected
-from tasks.page import Html, figure, join, lead, number, percent, points, tag
-from tasks.sources.simulated import truth
+from espalier.tasks.charts import Box, box_chart
+from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments.drawings import Curve, interval, map_figure, percent_tick, rows_table, share, xy_chart
+from espalier.tasks.experiments.semisup import spread
+from espalier.tasks.experiments.simulated import KINDS, RHO1, WAYS, compared, converged, crossvalidated, selected
+from espalier.tasks.page import Html, figure, join, lead, number, percent, points, tag
+from espalier.tasks.sources.simulated import truth
 
 SEQUENCES, SEED, FOLDS, SWEEPS = 10, 0, 5, 10
 BLOCK, REPLICATIONS, MONTE_CARLO, VALIDATED = 10, 100, 50, 40  # a cell, figure 2, figures 7.3 to 7.6, cross-validation

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.bags import Bags, make_bags, select_bags, with_constant
-from engine.entropy import minimise_with_entropy
-from engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic
-from engine.mixture import fit_mixture
-from engine.naive_bayes import fit_naive_bayes
-from engine.penalty import ElasticNet
-from engine.weighting import cluster_weights, effective_sample_size
-from tasks.experiments.semisup import spread
-from tasks.formats import libsvm
+from espalier.engine.bags import Bags, make_bags, select_bags, with_constant
+from espalier.engine.entropy import minimise_with_entropy
+from espalier.engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic
+from espalier.engine.mixture import fit_mixture
+from espalier.engine.naive_bayes import fit_naive_bayes
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.weighting import cluster_weights, effective_sample_size
+from espalier.tasks.experiments.semisup import spread
+from espalier.tasks.formats import libsvm
 
 TOLERANCE = 1e-6
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tasks import store
-from tasks.experiments import Check, Comparison, Report, Settings
-from tasks.page import Html, join, lead, page, section, table, tag
+from espalier.tasks import store
+from espalier.tasks.experiments import Check, Comparison, Report, Settings
+from espalier.tasks.page import Html, join, lead, page, section, table, tag
 
 FOLDER = "reports/reproduce"
 HEADINGS = ("where", "what", "source", "ours", "note")

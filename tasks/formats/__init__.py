@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError
-from tasks.formats import conll, conllu, jsonl, schemes, tables, writing
-from tasks.formats.labels import canonical
-from tasks.formats.reading import Reading, at, first_line, input_names
-from tasks.limits import check_sequence_lengths
-from tasks.store import sequence_offsets
+from espalier.engine.errors import EspalierError
+from espalier.tasks.formats import conll, conllu, jsonl, schemes, tables, writing
+from espalier.tasks.formats.labels import canonical
+from espalier.tasks.formats.reading import Reading, at, first_line, input_names
+from espalier.tasks.limits import check_sequence_lengths
+from espalier.tasks.store import sequence_offsets
 
 __all__ = [
     "FORMATS",

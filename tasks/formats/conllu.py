@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError, brief, quoted
-from tasks.formats import conll
-from tasks.formats.reading import Reading, at, first_line
-from tasks.store import sequence_offsets
+from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.tasks.formats import conll
+from espalier.tasks.formats.reading import Reading, at, first_line
+from espalier.tasks.store import sequence_offsets
 
 FIELDS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 INPUTS = ("FORM", "LEMMA", "UPOS", "XPOS", "FEATS")  # without the label

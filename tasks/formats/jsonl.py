@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.json
 
-from engine.errors import EspalierError, brief, quoted
-from tasks.formats.lines import lines_of
-from tasks.formats.lists import LABELS, TOKENS, Odd, Shape, frame_of
-from tasks.formats.reading import Reading, at
-from tasks.formats.streams import after_line, chunks
+from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.tasks.formats.lines import lines_of
+from espalier.tasks.formats.lists import LABELS, TOKENS, Odd, Shape, frame_of
+from espalier.tasks.formats.reading import Reading, at
+from espalier.tasks.formats.streams import after_line, chunks
 
 SPACE = " \t\r"  # what JSON takes for white space, line ends aside
 EXAMPLE = '{"tokens": ["a", "b"], "labels": ["X", "Y"]}'

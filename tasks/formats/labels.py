@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import EspalierError, quoted
-from tasks.formats.reading import Reading, at, first_line
-from tasks.store import SET_MARK
+from espalier.engine.errors import EspalierError, quoted
+from espalier.tasks.formats.reading import Reading, at, first_line
+from espalier.tasks.store import SET_MARK
 
 UNKNOWN, JOINT = "", SET_MARK
 

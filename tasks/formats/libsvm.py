@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError, quoted
-from tasks.formats.lines import lines_of
-from tasks.formats.reading import at
-from tasks.formats.streams import after_line, chunks
+from espalier.engine.errors import EspalierError, quoted
+from espalier.tasks.formats.lines import lines_of
+from espalier.tasks.formats.reading import at
+from espalier.tasks.formats.streams import after_line, chunks
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INDEX = r"^[0-9]+$"

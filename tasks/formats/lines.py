@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine.errors import EspalierError
-from tasks.formats.reading import at
+from espalier.engine.errors import EspalierError
+from espalier.tasks.formats.reading import at
 
 
 def check_utf8(data: bytes, path: Path, before: int = 0) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import quoted
+from espalier.engine.errors import quoted
 
 TOKENS, LABELS = "tokens", "labels"
 

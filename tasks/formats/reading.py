@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 DOCSTART = "-DOCSTART-"
 # Control characters, what stands for characters that were lost, and what cannot be seen: no-break and zero-width

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.errors import EspalierError, quoted
-from tasks.formats.labels import JOINT, UNKNOWN
+from espalier.engine.errors import EspalierError, quoted
+from espalier.tasks.formats.labels import JOINT, UNKNOWN
 
 LETTERS = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}
 ALIASES = {"bio": "iob2", "iobes": "bioes", "bioul": "bilou"}

@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from engine.errors import EspalierError
-from tasks.limits import bounded_lines, check_ratio, check_sequence_bytes
+from espalier.engine.errors import EspalierError
+from espalier.tasks.limits import bounded_lines, check_ratio, check_sequence_bytes
 
 MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 NAMES = {".gz": "gzip", ".zst": "Zstandard"}

@@ -15,10 +15,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import EspalierError, brief, quoted
-from tasks.formats import lists
-from tasks.formats.reading import Reading, at
-from tasks.formats.streams import compression_of, opened, pieces
+from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.tasks.formats import lists
+from espalier.tasks.formats.reading import Reading, at
+from espalier.tasks.formats.streams import compression_of, opened, pieces
 
 SEQUENCE, LABEL = "sequence", "label"
 ARROW_FILE, END_OF_STREAM = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"

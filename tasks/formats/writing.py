@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine.errors import EspalierError, quoted
-from tasks.formats.labels import written
-from tasks.formats.reading import DOCSTART, input_names
-from tasks.store import replacing, sequence_offsets
+from espalier.engine.errors import EspalierError, quoted
+from espalier.tasks.formats.labels import written
+from espalier.tasks.formats.reading import DOCSTART, input_names
+from espalier.tasks.store import replacing, sequence_offsets
 
 OLDEST = pl.CompatLevel.oldest()
 

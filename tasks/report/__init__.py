@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from engine import measures
-from engine.errors import EspalierError
-from tasks import history, path_page, picture, store
-from tasks.page import Html, capital, heading_of, join, page, plural, section
-from tasks.params import Params
-from tasks.profile import section_body
-from tasks.progress import Progress
-from tasks.report import (
+from espalier.engine import measures
+from espalier.engine.errors import EspalierError
+from espalier.tasks import history, path_page, picture, store
+from espalier.tasks.page import Html, capital, heading_of, join, page, plural, section
+from espalier.tasks.params import Params
+from espalier.tasks.profile import section_body
+from espalier.tasks.progress import Progress
+from espalier.tasks.report import (
     calibration,
     confusions,
     drift,
@@ -31,10 +31,10 @@ from tasks.report import (
     summary,
     weights,
 )
-from tasks.report.phrases import Phrases
-from tasks.report.record import Run, public_profile, read_run
-from tasks.report.words import Metrics, Nouns, Trace, tagged
-from tasks.slices import Rate, with_intervals
+from espalier.tasks.report.phrases import Phrases
+from espalier.tasks.report.record import Run, public_profile, read_run
+from espalier.tasks.report.words import Metrics, Nouns, Trace, tagged
+from espalier.tasks.slices import Rate, with_intervals
 
 
 class Inputs(NamedTuple):

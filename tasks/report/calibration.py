@@ -2,10 +2,24 @@
 
 from typing import Any
 
-from tasks import charts
-from tasks.page import MISSING, Html, capital, facts, figure, join, lead, message, number, percent, plural, table, tag
-from tasks.report.words import Metrics, Nouns
-from tasks.slices import Rate
+from espalier.tasks import charts
+from espalier.tasks.page import (
+    MISSING,
+    Html,
+    capital,
+    facts,
+    figure,
+    join,
+    lead,
+    message,
+    number,
+    percent,
+    plural,
+    table,
+    tag,
+)
+from espalier.tasks.report.words import Metrics, Nouns
+from espalier.tasks.slices import Rate
 
 
 def calibration(bins: list[dict[str, Any]], error: Rate, m: Metrics, nouns: Nouns) -> Html:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tasks import charts
-from tasks.page import Html, card, cards, count, join, lead, message, number, percent, plural, table, tag
-from tasks.report.phrases import Phrases
-from tasks.report.words import Nouns
+from espalier.tasks import charts
+from espalier.tasks.page import Html, card, cards, count, join, lead, message, number, percent, plural, table, tag
+from espalier.tasks.report.phrases import Phrases
+from espalier.tasks.report.words import Nouns
 
 
 def drift(found: dict[str, Any], phrases: Phrases, nouns: Nouns) -> Html:

@@ -3,10 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from engine.spans import BOTH, ENDS, KIND, MISSED, RIGHT, SPURIOUS, Match, Span, marks_entities, matches, spans
-from tasks import charts
-from tasks.page import Html, figure, join, lead, number, percent, table, tag
-from tasks.report.words import Metrics, Tagged, code
+from espalier.engine.spans import BOTH, ENDS, KIND, MISSED, RIGHT, SPURIOUS, Match, Span, marks_entities, matches, spans
+from espalier.tasks import charts
+from espalier.tasks.page import Html, figure, join, lead, number, percent, table, tag
+from espalier.tasks.report.words import Metrics, Tagged, code
 
 GROUPS, EXAMPLES = 8, 3  # of each way to be wrong; of each group
 CONTEXT, LONGEST = 4, 12  # tokens shown beside an entity, and of one at most

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tasks import headline
-from tasks.page import (
+from espalier.tasks import headline
+from espalier.tasks.page import (
     Html,
     capital,
     card,
@@ -21,10 +21,10 @@ from tasks.page import (
     table,
     tag,
 )
-from tasks.report.confusions import Score
-from tasks.report.record import Run, without_folders
-from tasks.report.words import Metrics, Nouns, code, plain
-from tasks.slices import Rate
+from espalier.tasks.report.confusions import Score
+from espalier.tasks.report.record import Run, without_folders
+from espalier.tasks.report.words import Metrics, Nouns, code, plain
+from espalier.tasks.slices import Rate
 
 POOR, SUPPORT, NAMED = 0.5, 20, 3  # F1 that is worth a look, of labels that occur so often; how many are named
 SURE = 0.05  # a calibration error worth a look

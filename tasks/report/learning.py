@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tasks import charts
-from tasks.page import Html, figure, join, lead, message, missing, number, percent, table, tag
-from tasks.report.words import Trace
+from espalier.tasks import charts
+from espalier.tasks.page import Html, figure, join, lead, message, missing, number, percent, table, tag
+from espalier.tasks.report.words import Trace
 
 CURVE_POINTS, CURVE_ROWS = 240, 20
 

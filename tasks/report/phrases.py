@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from engine import templates as language
-from engine.errors import EspalierError
-from engine.sources import Source
-from engine.templates import Macro
-from tasks.report.words import Nouns
+from espalier.engine import templates as language
+from espalier.engine.errors import EspalierError
+from espalier.engine.sources import Source
+from espalier.engine.templates import Macro
+from espalier.tasks.report.words import Nouns
 
 STRIP = 12  # places either side that a strip of values shows
 READINGS = 64  # ways to read one observation that are looked at

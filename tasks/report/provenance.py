@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tasks.page import MISSING, Html, facts, join, lead, message, number, percent, short, table, tag
-from tasks.params import Params
-from tasks.report.record import NOT_SHOWN, without_folders
-from tasks.report.words import code, plain
+from espalier.tasks.page import MISSING, Html, facts, join, lead, message, number, percent, short, table, tag
+from espalier.tasks.params import Params
+from espalier.tasks.report.record import NOT_SHOWN, without_folders
+from espalier.tasks.report.words import code, plain
 
 
 def provenance(

@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine import target, threads
-from engine.errors import EspalierError
-from tasks import store
-from tasks.params import Params
+from espalier.engine import target, threads
+from espalier.engine.errors import EspalierError
+from espalier.tasks import store
+from espalier.tasks.params import Params
 
 # What can change neither the model nor the page, and what may hold addresses with keys in them.
 NOT_SHOWN = {"promote", "version", "notify", "memory", "train.threads"}

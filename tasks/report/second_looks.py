@@ -1,8 +1,8 @@
 """What the report says of test data that training had seen, and of the decoder that suits a measure."""
 
-from tasks.headline import ENTITIES, measure_in, names
-from tasks.page import Html, capital, count, join, lead, percent, table
-from tasks.report.words import Metrics, Nouns
+from espalier.tasks.headline import ENTITIES, measure_in, names
+from espalier.tasks.page import Html, capital, count, join, lead, percent, table
+from espalier.tasks.report.words import Metrics, Nouns
 
 PARTS = {"dev": "development", "test": "test"}
 

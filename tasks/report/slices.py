@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import charts, headline
-from tasks.page import Html, capital, count, figure, join, lead, message, number, percent, plural, table, tag
-from tasks.report.words import Metrics, Nouns
-from tasks.slices import by_frequency, by_length
-from tasks.store import sequence_offsets
+from espalier.tasks import charts, headline
+from espalier.tasks.page import Html, capital, count, figure, join, lead, message, number, percent, plural, table, tag
+from espalier.tasks.report.words import Metrics, Nouns
+from espalier.tasks.slices import by_frequency, by_length
+from espalier.tasks.store import sequence_offsets
 
 WIDTHS = {1: "", 3: " with the one before and the one behind it", 5: " with two either side"}
 

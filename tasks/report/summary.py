@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from engine.measures import EDIT_ERROR
-from engine.monitor import STOP_REASONS
-from tasks import charts, headline
-from tasks.page import (
+from espalier.engine.measures import EDIT_ERROR
+from espalier.engine.monitor import STOP_REASONS
+from espalier.tasks import charts, headline
+from espalier.tasks.page import (
     MISSING,
     Html,
     capital,
@@ -25,8 +25,8 @@ from tasks.page import (
     short,
     tag,
 )
-from tasks.report.second_looks import newness
-from tasks.report.words import Metrics, Nouns
+from espalier.tasks.report.second_looks import newness
+from espalier.tasks.report.words import Metrics, Nouns
 
 SOLVERS = {
     "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "pqn": "proximal quasi-Newton",

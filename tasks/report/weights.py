@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import charts
-from tasks.page import Html, join, lead, message, number, plural, tag
-from tasks.report.phrases import ANYTHING, Phrases
-from tasks.report.words import Nouns
+from espalier.tasks import charts
+from espalier.tasks.page import Html, join, lead, message, number, plural, tag
+from espalier.tasks.report.phrases import ANYTHING, Phrases
+from espalier.tasks.report.words import Nouns
 
 WEIGHTS_PER_LABEL, WEIGHTS_IN_PAGE = 10, 1500  # of each sign; what the filter can find
 

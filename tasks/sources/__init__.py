@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from tasks.store import SET_MARK
+from espalier.tasks.store import SET_MARK
 
 # Called once for each pass over the data. A block holds whole sequences; `sequence` numbers on through the blocks.
 Blocks = Callable[[], Iterable[pl.DataFrame]]

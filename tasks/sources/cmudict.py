@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from engine.align import Words, align
-from engine.errors import EspalierError
-from engine.measures import EDIT_ERROR
-from tasks.params import Ingest
-from tasks.sources import Corpus, in_one_block
+from espalier.engine.align import Words, align
+from espalier.engine.errors import EspalierError
+from espalier.engine.measures import EDIT_ERROR
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import Corpus, in_one_block
 
 NOUNS = {"token": "letter", "label": "phoneme", "sequence": "word"}
 SPELLING = re.compile(r"[a-z]+")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import EspalierError
-from tasks import formats
-from tasks.formats import Reading, schemes
-from tasks.params import Ingest
-from tasks.sources import Blocks, Corpus, not_known
+from espalier.engine.errors import EspalierError
+from espalier.tasks import formats
+from espalier.tasks.formats import Reading, schemes
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import Blocks, Corpus, not_known
 
 NOUNS = {"token": "token", "label": "label", "sequence": "sequence"}
 PEEK = 1000  # tokens read beforehand, to know how many input columns there are

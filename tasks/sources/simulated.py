@@ -7,8 +7,8 @@ uniform except for two pairs, most labels are told by their symbol, two are ambi
 import numpy as np
 import polars as pl
 
-from tasks.params import Ingest
-from tasks.sources import Corpus, in_one_block
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import Corpus, in_one_block
 
 NOUNS = {"token": "symbol", "label": "state", "sequence": "sequence"}
 LENGTH, DEFAULT_SEQUENCES = 5, 1000

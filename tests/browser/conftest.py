@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.doctor import find_chromium
+from espalier.flows.doctor import find_chromium
 
 ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

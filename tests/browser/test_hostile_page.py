@@ -11,10 +11,10 @@ from urllib.error import HTTPError
 import pytest
 from small_project import Background, ask, eventually, own_port, write_project
 
-from flows.settings import dashboard_file
+from espalier.flows.settings import dashboard_file
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-SERVE = "from pathlib import Path; from flows.serve import serve; serve(Path('.'), '0 3 1 1 *', port={})"
+SERVE = "from pathlib import Path; from espalier.flows.serve import serve; serve(Path('.'), '0 3 1 1 *', port={})"
 PAGE = """<!doctype html><title>cats</title><script>
 async function attempt(way) {
   const {api, deployment, body} = await (await fetch("/what")).json();

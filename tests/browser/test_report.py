@@ -3,9 +3,9 @@
 import pytest
 from small_project import write_project
 
-from flows.pipeline import Project, run_direct
-from tasks import store
-from tasks.progress import Progress
+from espalier.flows.pipeline import Project, run_direct
+from espalier.tasks import store
+from espalier.tasks.progress import Progress
 
 PHONE, DESK = 390, 1280
 SIZES = [(360, 800), (820, 1180), (1440, 900)]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from reference import chain
 from reference.problems import random_problem
 
-from engine.data import Dataset
-from engine.layout import dense_layout, seen_layout
+from espalier.engine.data import Dataset
+from espalier.engine.layout import dense_layout, seen_layout
 
 FAMILIES = ("mu", "start", "lam")
 

@@ -17,25 +17,25 @@ sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "engine")]
 from chain_problems import pack, random_theta  # noqa: E402
 from reference.problems import random_problem  # noqa: E402
 
-import engine.jit  # noqa: E402, F401 - before anything else, so that all memory is filled
-from engine import align, blocks, decode, fields, lookup, selection, tables  # noqa: E402
-from engine.active_part import active_part  # noqa: E402
-from engine.bags import bags_of_matrix  # noqa: E402
-from engine.blocks import BlockObjective, Blocks  # noqa: E402
-from engine.chain_objective import ChainObjective  # noqa: E402
-from engine.constraints import Transitions  # noqa: E402
-from engine.data import Dataset  # noqa: E402
-from engine.entropy import ChainEntropy, EntropyRegularised  # noqa: E402
-from engine.estimator import CRF  # noqa: E402
-from engine.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
-from engine.mixture import fit_mixture  # noqa: E402
-from engine.naive_bayes import fit_naive_bayes  # noqa: E402
-from engine.penalty import ElasticNet  # noqa: E402
-from engine.sharded import in_process  # noqa: E402
-from engine.solvers import SOLVERS, minimise  # noqa: E402
-from engine.solvers.sbcd import live_slots  # noqa: E402
-from engine.templates import parse  # noqa: E402
-from engine.working_set import minimise_virtual  # noqa: E402
+import espalier.engine.jit  # noqa: E402, F401 - before anything else, so that all memory is filled
+from espalier.engine import align, blocks, decode, fields, lookup, selection, tables  # noqa: E402
+from espalier.engine.active_part import active_part  # noqa: E402
+from espalier.engine.bags import bags_of_matrix  # noqa: E402
+from espalier.engine.blocks import BlockObjective, Blocks  # noqa: E402
+from espalier.engine.chain_objective import ChainObjective  # noqa: E402
+from espalier.engine.constraints import Transitions  # noqa: E402
+from espalier.engine.data import Dataset  # noqa: E402
+from espalier.engine.entropy import ChainEntropy, EntropyRegularised  # noqa: E402
+from espalier.engine.estimator import CRF  # noqa: E402
+from espalier.engine.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
+from espalier.engine.mixture import fit_mixture  # noqa: E402
+from espalier.engine.naive_bayes import fit_naive_bayes  # noqa: E402
+from espalier.engine.penalty import ElasticNet  # noqa: E402
+from espalier.engine.sharded import in_process  # noqa: E402
+from espalier.engine.solvers import SOLVERS, minimise  # noqa: E402
+from espalier.engine.solvers.sbcd import live_slots  # noqa: E402
+from espalier.engine.templates import parse  # noqa: E402
+from espalier.engine.working_set import minimise_virtual  # noqa: E402
 
 DENSITIES = ("auto", "dense", "sparse")
 PACKED = [

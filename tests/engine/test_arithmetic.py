@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from engine.arithmetic import exponentiate, extremes
-from engine.block_factors import pass_message, pull_message
+from espalier.engine.arithmetic import exponentiate, extremes
+from espalier.engine.block_factors import pass_message, pull_message
 
 ULPS = 2.5  # "to the last digit or two"
 ROUNDING = 1e-13  # sums of at most twenty products of numbers below one

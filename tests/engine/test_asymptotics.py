@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import asymptotics as reference
 
-from engine import tables
-from engine.asymptotics import (
+from espalier.engine import tables
+from espalier.engine.asymptotics import (
     bayes_error,
     best_fit,
     error_probability,
@@ -17,7 +17,7 @@ from engine.asymptotics import (
     shifted,
     theory,
 )
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 ROUNDING = 1e-10
 DIFFERENCES = 1e-7  # of central differences with a step of 1e-5

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.bags import (
+from espalier.engine.bags import (
     Bags,
     bags_of_matrix,
     check_instance_weights,
@@ -20,7 +20,7 @@ from engine.bags import (
     select_bags,
     with_constant,
 )
-from engine.errors import EspalierError
+from espalier.engine.errors import EspalierError
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 MATRICES = st.integers(0, 10**6).map(

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from reference import chain
 from reference.problems import random_problem
 
-from engine import blocks as blocks_module
-from engine.blocks import BlockObjective, Blocks, share_bases
-from engine.chain_objective import ChainObjective
-from engine.data import make_dataset
-from engine.errors import EspalierError
-from engine.index import PairSets
-from engine.layout import dense_layout
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from engine.solvers.sbcd import FARTHEST, balance, live_slots, propose
-from engine.threads import set_threads
+from espalier.engine import blocks as blocks_module
+from espalier.engine.blocks import BlockObjective, Blocks, share_bases
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import make_dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.index import PairSets
+from espalier.engine.layout import dense_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.engine.solvers.sbcd import FARTHEST, balance, live_slots, propose
+from espalier.engine.threads import set_threads
 
 ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with room
 LARGE = 1e-8  # the same where scores of thousands carry fewer decimals

@@ -11,9 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import hashlib
 import numpy as np
-from engine import ChainObjective, ElasticNet, dense_layout, minimise
-from engine import decode
-from engine.data import make_dataset
+from espalier import ElasticNet, minimise
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.layout import dense_layout
+from espalier.engine import decode
+from espalier.engine.data import make_dataset
 
 rng = np.random.default_rng(0)
 data = make_dataset(rng.integers(-1, 30, (3000, 3)), rng.integers(0, 43, 3000), np.arange(0, 3001, 6))

@@ -8,7 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from engine import CRF, compiling, estimator, vectors
+from espalier import CRF
+from espalier.engine import compiling, estimator, vectors
 
 pytestmark = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
 

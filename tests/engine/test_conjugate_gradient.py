@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from engine.solvers.wolfe import wolfe
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.engine.solvers.wolfe import wolfe
 
 NONE = ElasticNet()
 SOLVERS = ("cg-fr", "cg-pr")

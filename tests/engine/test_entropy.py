@@ -10,16 +10,16 @@ from reference import chain
 from reference import entropy as reference
 from reference.problems import BOTH, UNIGRAM, Problem, random_problem
 
-from engine.bags import bags_of_matrix
-from engine.chain_objective import ChainObjective
-from engine.data import make_dataset, select
-from engine.entropy import ChainEntropy, EntropyRegularised, minimise_with_entropy
-from engine.errors import EspalierError
-from engine.layout import dense_layout
-from engine.logistic import LogisticEntropy, LogisticObjective
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
-from engine.threads import set_threads
+from espalier.engine.bags import bags_of_matrix
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import make_dataset, select
+from espalier.engine.entropy import ChainEntropy, EntropyRegularised, minimise_with_entropy
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout
+from espalier.engine.logistic import LogisticEntropy, LogisticObjective
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
+from espalier.engine.threads import set_threads
 
 ROUNDING = 1e-10
 STEP, DIFFERENCE = 1e-5, 2e-6  # central differences: truncation 1e-10, cancellation 1e-16 * |value| / 1e-5

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine import CRF
-from engine.errors import EspalierError
+from espalier import CRF
+from espalier.engine.errors import EspalierError
 
 X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"], ["the", "cat", "barks"]]
 Y = [["D", "N", "V"], ["D", "N", "V"], ["N", "V"], ["D", "N", "V"]]

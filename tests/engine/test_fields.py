@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import conll
 
-from engine import fields
-from engine.errors import EspalierError
+from espalier.engine import fields
+from espalier.engine.errors import EspalierError
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
 PIECES = st.sampled_from(["a", "é", "😀", "b", " ", "\t", "\n", "\n\n", "\r\n", "\r", "|", "||", "\u00a0"])

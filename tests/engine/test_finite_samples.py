@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from reference import asymptotics as reference
 
-from engine import tables
-from engine.asymptotics import best_fit, shifted, theory
-from engine.errors import EspalierError
-from engine.finite_samples import (
+from espalier.engine import tables
+from espalier.engine.asymptotics import best_fit, shifted, theory
+from espalier.engine.errors import EspalierError
+from espalier.engine.finite_samples import (
     ESTIMATORS,
     Marginals,
     expected,

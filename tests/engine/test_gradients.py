@@ -5,8 +5,8 @@ import pytest
 from chain_problems import pack
 from reference.problems import random_problem
 
-from engine import scatter, threads
-from engine.chain_objective import ChainObjective
+from espalier.engine import scatter, threads
+from espalier.engine.chain_objective import ChainObjective
 
 ROUNDING = 1e-11  # the two ways add the same terms in another order
 

@@ -8,10 +8,10 @@ from reference import solvers as reference
 from reference.problems import random_problem
 from scipy.optimize import brentq
 
-from engine.chain_objective import ChainObjective
-from engine.penalty import ElasticNet
-from engine.solvers import iis as module
-from engine.solvers import minimise
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import iis as module
+from espalier.engine.solvers import minimise
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 

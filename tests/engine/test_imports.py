@@ -4,31 +4,39 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = {"prefect", "prefect_dask", "dvc"}
+OURS = {"espalier.flows", "espalier.tasks"}
 FORBIDDEN = {
-    "engine": PLATFORM | {"polars", "flows", "tasks", "yaml", "rich"},
-    "tasks": PLATFORM | {"flows"},
+    "engine": PLATFORM | OURS | {"polars", "yaml", "rich"},
+    "tasks": PLATFORM | {"espalier.flows"},
 }
 
 
-def imported_modules(source):
-    """Top-level names of everything a module imports, wherever in it the import stands."""
+def imported_names(source):
+    """Everything a module imports, in full, wherever in it the import stands; of `from a import b` both a and a.b."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.add(node.module.split(".")[0])
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ("import_module", "__import__") and isinstance(node.args[0].value, str):
-                found.add(node.args[0].value.split(".")[0])
+                found.add(node.args[0].value)
     return found
+
+
+def imported_modules(source):
+    """What it imports of other packages, by their names, and of ours by the names of their folders."""
+    parts = [name.split(".") for name in imported_names(source)]
+    return {".".join(part[:2]) if part[0] == "espalier" else part[0] for part in parts}
 
 
 def modules(package):
@@ -69,16 +77,20 @@ def run_python(code, *flags, env=None):
 
 
 def test_importing_the_engine_loads_no_platform_and_no_kernel():
-    loaded = json.loads(run_python("import engine, sys, json; print(json.dumps(sorted(sys.modules)))"))
-    assert "engine" in loaded
+    loaded = json.loads(
+        run_python("import espalier, espalier.engine, sys, json; print(json.dumps(sorted(sys.modules)))")
+    )
+    assert "espalier.engine" in loaded
     heavy = {"polars", "prefect", "dvc", "numba", "llvmlite", "dask"}
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
 def test_the_list_of_solvers_loads_none_of_them():
-    code = "import json, sys\nfrom engine.solvers import SOLVERS\n"
-    code += "before = [name for name in sys.modules if name.startswith('engine.solvers.')]\nSOLVERS['cd'].run\n"
-    code += "print(json.dumps([before, 'engine.solvers.cd' in sys.modules, 'engine.solvers.sgd' in sys.modules]))"
+    code = "import json, sys\nfrom espalier.engine.solvers import SOLVERS\n"
+    code += (
+        "before = [name for name in sys.modules if name.startswith('espalier.engine.solvers.')]\nSOLVERS['cd'].run\n"
+    )
+    code += "print(json.dumps([before, *(f'espalier.engine.solvers.{name}' in sys.modules for name in ('cd', 'sgd'))]))"
     assert json.loads(run_python(code)) == [[], True, False]
 
 
@@ -91,7 +103,7 @@ class Counter(event.Listener):
     def on_end(self, e): pass
 event.register("numba:compile", Counter())
 import importlib, pkgutil, engine
-names = [m.name for m in pkgutil.walk_packages(engine.__path__, "engine.")]
+names = [m.name for m in pkgutil.walk_packages(engine.__path__, "espalier.engine.")]
 for name in names:
     importlib.import_module(name)
 import numba
@@ -105,16 +117,35 @@ print(json.dumps({"names": names, "at_import": at_import, "after_one_kernel": Co
 def test_importing_every_module_compiles_nothing(tmp_path):
     """The listener is shown to hear a compilation, so silence means that there was none."""
     found = json.loads(run_python(COUNT_COMPILATIONS))
-    assert "engine.chain_objective" in found["names"]
+    assert "espalier.engine.chain_objective" in found["names"]
     assert found["at_import"] == 0
     assert found["after_one_kernel"] > 0
     assert not found["polars"] and not found["prefect"]
 
 
 def test_every_public_name_arrives():
-    import engine
+    import espalier
 
-    for name in engine.__all__:
-        assert getattr(engine, name) is not None
+    assert {"CRF", "load", "EspalierError"} <= set(dir(espalier))
+    for name in espalier.__all__:
+        assert getattr(espalier, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'; it has"):
-        engine.Nonsense  # noqa: B018
+        espalier.Nonsense  # noqa: B018
+
+
+def test_the_list_of_packages_is_that_of_the_folders():
+    """setuptools cannot look for packages in folders that have other names."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    found = {"espalier"}
+    for name in ("engine", "flows", "tasks"):
+        folders = [path.parent.relative_to(ROOT) for path in (ROOT / name).rglob("__init__.py")]
+        found |= {".".join(["espalier", *folder.parts]) for folder in folders}
+    assert settings["packages"] == sorted(found)
+
+
+@pytest.mark.parametrize("name", ["tasks", "engine", "flows"])
+def test_a_module_of_the_user_may_have_the_name_of_a_folder_of_ours(tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("raise RuntimeError('the module of the user was imported')")
+    code = "from espalier.flows import cli; from espalier.tasks import store; print(cli.main(['history', '--help']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "usage: espalier history" in done.stdout, done.stderr

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reference import templates as reference
 from template_cases import LISTS, cases, lines
 
-from engine.errors import EspalierError
-from engine.sources import MOST_GRAMS, Source, grams, number_of, plain_lower, quantiles, shape
-from engine.templates import (
+from espalier.engine.errors import EspalierError
+from espalier.engine.sources import MOST_GRAMS, Source, grams, number_of, plain_lower, quantiles, shape
+from espalier.engine.templates import (
     FIRST,
     HERE,
     LAST,

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from reference import classifiers as reference
 from scipy import optimize
 
-from engine.bags import bags_of_matrix, join_bags, select_bags, with_constant
-from engine.entropy import EntropyRegularised, minimise_with_entropy
-from engine.errors import EspalierError
-from engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic, solve
-from engine.penalty import ElasticNet
-from engine.solvers import minimise, minimise_by_newton
-from engine.threads import set_threads
+from espalier.engine.bags import bags_of_matrix, join_bags, select_bags, with_constant
+from espalier.engine.entropy import EntropyRegularised, minimise_with_entropy
+from espalier.engine.errors import EspalierError
+from espalier.engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic, solve
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise, minimise_by_newton
+from espalier.engine.threads import set_threads
 
 ROUNDING = 1e-11
 STEP, DIFFERENCE = 1e-5, 2e-7  # central differences: truncation 1e-10, cancellation 1e-16 * |loss| / 1e-5

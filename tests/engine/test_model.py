@@ -16,10 +16,10 @@ import pytest
 from chain_problems import pack, random_theta, slot_features
 from reference.problems import random_problem
 
-from engine import decode
-from engine.errors import EspalierError
-from engine.layout import FAMILIES
-from engine.model import Model
+from espalier.engine import decode
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import FAMILIES
+from espalier.engine.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ["U00:%x[0,0]", "B", "*01:%x[-1,0]"]
@@ -481,8 +481,8 @@ def test_a_pickle_is_not_run(tmp_path, monkeypatch):
 
 AUDIT = """
 import sys
-from engine.errors import EspalierError
-from engine.model import Model
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
 good, hostile = sys.argv[1:]
 Model.load(good)  # whatever is imported late is imported now
 try:

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from reference import chain, restricted
 from reference.problems import BOTH, UNIGRAM, random_problem
 
-from engine import decode
-from engine.chain_objective import ChainObjective
-from engine.data import make_dataset, select
-from engine.errors import EspalierError
-from engine.layout import dense_layout, seen_layout
-from engine.penalty import ElasticNet
-from engine.solvers import SOLVERS, minimise
-from engine.threads import set_threads
+from espalier.engine import decode
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import make_dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, seen_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import SOLVERS, minimise
+from espalier.engine.threads import set_threads
 
 ROUNDING = 1e-10
 LARGE = 1e-12  # relative to the sums of scores, at |theta| = 700

@@ -10,11 +10,11 @@ from chain_problems import pack
 from reference import solvers as reference
 from reference.problems import random_problem
 
-from engine import path as paths
-from engine.chain_objective import ChainObjective
-from engine.errors import EspalierError
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
+from espalier.engine import path as paths
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.errors import EspalierError
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
 
 TIGHT = 1e-11  # tolerance asked of the solver, so that weights agree and not objectives alone
 VIOLATION = 1e-4  # of the first-order conditions, as in test_solvers

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from engine.penalty import ElasticNet
-from engine.solvers.pqn import (
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers.pqn import (
     FEWEST_PAIRS,
     MEMORY,
     MOST_PAIRS,

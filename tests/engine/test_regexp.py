@@ -5,9 +5,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import templates as reference
 
-from engine import regexp
-from engine.errors import EspalierError
-from engine.regexp import CLASSES, LONGEST, compiled, first_match
+from espalier.engine import regexp
+from espalier.engine.errors import EspalierError
+from espalier.engine.regexp import CLASSES, LONGEST, compiled, first_match
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=400)
 ATOMS = [".", "a", "b", "A", "1", "-", "é", "$", "^", "[", "]", "(", "+", "{", "|", " ", "\\.", "\\*", "\\?",

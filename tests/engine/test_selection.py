@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from reference import chain
 from reference.problems import BOTH, Problem, random_problem
 
-from engine import selection
-from engine.chain_objective import ChainObjective
-from engine.decode import viterbi
-from engine.errors import EspalierError
-from engine.penalty import ElasticNet
-from engine.solvers import minimise
+from espalier.engine import selection
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.decode import viterbi
+from espalier.engine.errors import EspalierError
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import minimise
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import chain
 
-from engine.chain_objective import observed_counts
-from engine.data import select
-from engine.index import pair_sets
-from engine.sequence import add_expected, expect, make_room
+from espalier.engine.chain_objective import observed_counts
+from espalier.engine.data import select
+from espalier.engine.index import pair_sets
+from espalier.engine.sequence import add_expected, expect, make_room
 
 ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with room
 LARGE = 1e-8  # the same where scores of thousands carry fewer decimals

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from reference import solvers as reference
 from reference.problems import random_problem
 
-from engine.chain_objective import ChainObjective
-from engine.data import make_dataset
-from engine.errors import EspalierError
-from engine.layout import dense_layout
-from engine.penalty import ElasticNet
-from engine.sequence import make_room
-from engine.solvers import minimise
-from engine.solvers import sgd as module
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import make_dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.sequence import make_room
+from espalier.engine.solvers import minimise
+from espalier.engine.solvers import sgd as module
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 

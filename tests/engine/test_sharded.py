@@ -8,14 +8,14 @@ from chain_problems import pack, random_theta, slot_features, weights_of
 from reference import chain
 from reference.problems import random_problem
 
-from engine import threads
-from engine.chain_objective import ChainObjective
-from engine.data import UNKNOWN, make_dataset
-from engine.errors import EspalierError
-from engine.layout import Layout, dense_layout, merged, seen_layout
-from engine.penalty import ElasticNet
-from engine.restriction import present, renumber, restrict
-from engine.sharded import (
+from espalier.engine import threads
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.data import UNKNOWN, make_dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import Layout, dense_layout, merged, seen_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.restriction import present, renumber, restrict
+from espalier.engine.sharded import (
     BLOCK_TOKENS,
     InProcess,
     Part,
@@ -28,7 +28,7 @@ from engine.sharded import (
     root_of,
     tree_sum,
 )
-from engine.solvers import minimise
+from espalier.engine.solvers import minimise
 
 ROUNDING = 1e-11  # sums of the same terms in another order
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from reference import asymptotics as reference
 
-from engine import tables
-from engine.errors import EspalierError
-from engine.threads import set_threads
+from espalier.engine import tables
+from espalier.engine.errors import EspalierError
+from espalier.engine.threads import set_threads
 
 STATIONARY = 1e-8  # of a gradient by central differences
 STEP = 1e-6

@@ -13,10 +13,10 @@ import pytest
 from chain_problems import pack, random_theta
 from reference.problems import random_problem
 
-from engine import threads
-from engine.chain_objective import ChainObjective
-from engine.errors import EspalierError
-from engine.sharded import in_process
+from espalier.engine import threads
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.errors import EspalierError
+from espalier.engine.sharded import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,8 +99,8 @@ def test_many_callers_at_once_get_the_bytes_of_one(blocks):
 FORKED = """
 import os, sys, threading, time
 import numpy as np
-from engine import threads
-from engine.vectors import dot
+from espalier.engine import threads
+from espalier.engine.vectors import dot
 threads.set_threads(2)
 a = np.arange(300_000.0)
 expected = dot(a, a)
@@ -146,9 +146,8 @@ def test_no_module_forks():
 
 def test_workers_of_a_test_run_share_the_cores():
     """What tests/conftest.py does when pytest runs in several processes."""
-    code = (
-        "import sys; sys.path.insert(0, 'tests'); import conftest; from engine.threads import threads; print(threads())"
-    )
+    code = "import sys; sys.path.insert(0, 'tests'); import conftest\n"
+    code += "from espalier.engine.threads import threads; print(threads())"
     for count, expected in (("1", threads.available_cores()), ("999", 1)):
         env = {**os.environ, "PYTEST_XDIST_WORKER_COUNT": count, "PYTHONPATH": str(ROOT)}
         env.pop("ESPALIER_THREADS", None)
@@ -157,7 +156,7 @@ def test_workers_of_a_test_run_share_the_cores():
 
 
 def test_vectors_are_summed_alike_for_any_budget():
-    from engine.vectors import dot
+    from espalier.engine.vectors import dot
 
     a = np.random.default_rng(0).normal(size=200_001)
     found = set()

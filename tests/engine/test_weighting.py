@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.bags import bags_of_matrix, input_keys
-from engine.errors import EspalierError
-from engine.logistic import fit_logistic
-from engine.penalty import ElasticNet
-from engine.weighting import (
+from espalier.engine.bags import bags_of_matrix, input_keys
+from espalier.engine.errors import EspalierError
+from espalier.engine.logistic import fit_logistic
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.weighting import (
     back_off,
     cluster_weights,
     covariate_weights,

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.problems import random_problem
 
-from engine import blocks, working_set
-from engine.blocks import BlockObjective
-from engine.chain_objective import ChainObjective
-from engine.errors import EspalierError
-from engine.layout import dense_layout
-from engine.penalty import ElasticNet
-from engine.solvers import SOLVERS, minimise
-from engine.threads import set_threads
-from engine.working_set import minimise_virtual, scan
+from espalier.engine import blocks, working_set
+from espalier.engine.blocks import BlockObjective
+from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.solvers import SOLVERS, minimise
+from espalier.engine.threads import set_threads
+from espalier.engine.working_set import minimise_virtual, scan
 
 L1 = [name for name, solver in SOLVERS.items() if solver.accepts_l1 and solver.exact]
 PENALTY = ElasticNet(0.3, 0.1)

@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from engine.errors import EspalierError
-from flows import pipeline
-from flows.run import run_flow
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.flows import pipeline
+from espalier.flows.run import run_flow
+from espalier.tasks.progress import Progress
 
 
 class Heard(Progress):
@@ -81,7 +81,7 @@ def main(root: Path) -> dict:
     figures = run_flow(root, progress_of=Heard)
     from prefect import get_client
 
-    from flows import retrain
+    from espalier.flows import retrain
 
     with get_client(sync_client=True) as client:
         result = {"figures": figures, "heard": Heard.ended, "good": told(client)}

@@ -6,8 +6,17 @@ import stat
 
 import pytest
 
-from engine.errors import EspalierError
-from flows.access import CLIENT, SERVER, auth_file, auth_string, guard, make_auth_string, pages, server_environment
+from espalier.engine.errors import EspalierError
+from espalier.flows.access import (
+    CLIENT,
+    SERVER,
+    auth_file,
+    auth_string,
+    guard,
+    make_auth_string,
+    pages,
+    server_environment,
+)
 
 
 @pytest.fixture(autouse=True)

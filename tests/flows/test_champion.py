@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from small_project import ROOT, environment, run_python, set_params, write_project
 
-from engine.errors import EspalierError
-from flows import cli
-from flows.pipeline import Project, run_direct
-from flows.versioning import ignored_by_git, keep_in_step
-from tasks import champion, history, store
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.flows import cli
+from espalier.flows.pipeline import Project, run_direct
+from espalier.flows.versioning import ignored_by_git, keep_in_step
+from espalier.tasks import champion, history, store
+from espalier.tasks.progress import Progress
 
 SECONDS = 300
 IDENTITY = {f"GIT_{who}_{what}": "a@a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -34,7 +34,7 @@ def dvc(folder, *arguments):
 
 
 def espalier(folder, *arguments):
-    return run_python("-m", "flows.cli", *arguments, cwd=folder, timeout=SECONDS)
+    return run_python("-m", "espalier.flows.cli", *arguments, cwd=folder, timeout=SECONDS)
 
 
 def retrain(folder, *overrides):
@@ -195,7 +195,7 @@ def test_only_as_many_are_tracked_as_are_kept(team, tmp_path):
 
 
 def test_a_stage_and_a_run_do_not_write_at_the_same_time(team, tmp_path, capsys):
-    from flows.locks import lease
+    from espalier.flows.locks import lease
 
     folder = clone_of(team, tmp_path)
     before = record(folder)
@@ -212,7 +212,7 @@ def test_a_stage_and_a_run_do_not_write_at_the_same_time(team, tmp_path, capsys)
 
 
 def test_another_dvc_command_is_waited_for_or_told_of(team, tmp_path, monkeypatch):
-    from flows import versioning
+    from espalier.flows import versioning
 
     folder = clone_of(team, tmp_path)
     monkeypatch.setattr(versioning, "BUSY_SECONDS", 0)

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from stage_runs import small_params, tree
 
-from engine.errors import EspalierError
-from engine.model import Model
-from flows import cli
-from tasks import store
-from tasks.params import Ingest
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.flows import cli
+from espalier.tasks import store
+from espalier.tasks.params import Ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(cli.COMMANDS)
@@ -41,7 +41,7 @@ def espalier(capsys, monkeypatch):
 
 def subprocess_run(*arguments, code=None, **options):
     """The command in a process of its own."""
-    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "flows.cli"]
+    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "espalier.flows.cli"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([*command, *map(str, arguments)], env=env, capture_output=True, **options)
 
@@ -67,7 +67,7 @@ def test_no_command_prints_the_help_and_is_an_error(espalier):
 
 LOADED = """
 import contextlib, io, json, sys
-from flows import cli
+from espalier.flows import cli
 with contextlib.redirect_stdout(io.StringIO()):
     for command in [[], *([name] for name in cli.COMMANDS)]:
         try:
@@ -82,7 +82,7 @@ def test_help_loads_nothing_heavy():
     done = subprocess_run(code=LOADED, text=True)
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
-    assert "flows" in loaded
+    assert "espalier" in loaded
     assert not loaded & {"prefect", "numba", "llvmlite", "numpy", "polars", "pyarrow", "dvc", "yaml", "rich"}
 
 
@@ -332,7 +332,7 @@ def test_an_error_goes_to_standard_error_without_a_traceback(tmp_path):
 @pytest.mark.parametrize("top", [1, 100_000])
 def test_a_reader_that_goes_away_is_no_traceback(project, top):
     """`espalier inspect | head -1`: with little output the pipe is found broken only when it is flushed."""
-    command = [sys.executable, "-m", "flows.cli", "inspect", str(project / store.CANDIDATE), "--top", str(top)]
+    command = [sys.executable, "-m", "espalier.flows.cli", "inspect", str(project / store.CANDIDATE), "--top", str(top)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
@@ -468,7 +468,7 @@ def test_a_damaged_or_missing_artefact_changes_nothing(espalier, project, stage,
 
 
 def test_the_check_before_a_run_names_the_parameter(project):
-    from flows.pipeline import Project
+    from espalier.flows.pipeline import Project
 
     opened = Project.open(project, None, ["evaluate.reference=nowhere.model"])
     with pytest.raises(EspalierError, match="evaluate.reference is 'nowhere.model': there is no such file in "):

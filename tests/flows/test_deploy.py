@@ -7,8 +7,8 @@ import yaml
 from small_project import ROOT, Background, ask, eventually, own_port, run_python, write_project
 from test_serve import DASHBOARD
 
-from flows.pipeline import STEPS
-from tasks import history
+from espalier.flows.pipeline import STEPS
+from espalier.tasks import history
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
 
@@ -26,11 +26,11 @@ def test_the_file_and_the_readme_speak_of_the_same_pool_and_deployment():
 def test_the_parameters_of_the_deployment_are_those_of_the_flow():
     from prefect.utilities.callables import parameter_schema
 
-    from flows.retrain import retrain
+    from espalier.flows.retrain import retrain
 
     (deployment,) = FILE["deployments"]
     assert set(deployment["parameters"]) <= set(parameter_schema(retrain).properties)
-    assert deployment["entrypoint"] == "flows.retrain.retrain"
+    assert deployment["entrypoint"] == "espalier.flows.retrain.retrain"
 
 
 @pytest.mark.server
@@ -42,7 +42,7 @@ def test_a_deployment_is_run_by_a_process_worker(tmp_path):
     port = own_port()
     with Background("-c", DASHBOARD, str(port), cwd=project) as server:
         server.wait_for("dashboard:", 300)
-        told = run_python("-m", "flows.cli", "dashboard", "--env", cwd=project, timeout=400).stdout
+        told = run_python("-m", "espalier.flows.cli", "dashboard", "--env", cwd=project, timeout=400).stdout
         exported = dict(line.removeprefix("export ").split("=", 1) for line in told.splitlines())
         more = exported | {"PWD": str(project), "PREFECT_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
         for command in (

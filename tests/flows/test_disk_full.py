@@ -12,7 +12,7 @@ set -e
 mount -t tmpfs -o size="$1" none "$2"
 cd "$2"
 printf %s "$PARAMS" > params.yaml
-exec "$PYTHON" -m flows.cli run --quiet
+exec "$PYTHON" -m espalier.flows.cli run --quiet
 """
 
 

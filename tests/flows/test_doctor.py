@@ -6,9 +6,9 @@ from importlib import metadata
 import pytest
 from small_project import begin_dvc, write_project
 
-from flows import doctor as looking
-from flows.doctor import doctor
-from flows.pipeline import Project
+from espalier.flows import doctor as looking
+from espalier.flows.doctor import doctor
+from espalier.flows.pipeline import Project
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_parameters_that_cannot_be_read(project):
 
 def test_a_folder_without_parameters(tmp_path):
     found = of(doctor(tmp_path), "params.yaml")
-    assert not found.ok and "python -m tasks.params" in found.remedy
+    assert not found.ok and "python -m espalier.tasks.params" in found.remedy
 
 
 def test_dvc_yaml_is_compared_with_the_table(project):
@@ -93,7 +93,7 @@ def test_dvc_yaml_is_compared_with_the_table(project):
     with (project / "dvc.yaml").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     found = of(doctor(project), "dvc.yaml")
-    assert not found.ok and "python -m flows.stages" in found.remedy
+    assert not found.ok and "python -m espalier.flows.stages" in found.remedy
 
 
 @pytest.mark.parametrize(("config", "ok"), [("", False), ("[core]\n    analytics = false\n", True), ("[core", False)])

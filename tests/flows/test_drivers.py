@@ -36,7 +36,7 @@ def call(root: Path, *command: str) -> str:
 
 
 def espalier(root: Path, *arguments: str) -> str:
-    return call(root, sys.executable, "-m", "flows.cli", *arguments)
+    return call(root, sys.executable, "-m", "espalier.flows.cli", *arguments)
 
 
 def dvc(root: Path, *arguments: str) -> str:
@@ -55,7 +55,7 @@ def make_project(root: Path) -> Path:
     bin_folder = root / "bin"  # `espalier` of this checkout, wherever the tests run
     bin_folder.mkdir()
     script = bin_folder / "espalier"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flows.cli "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m espalier.flows.cli "$@"\n')
     script.chmod(0o755)
     return root
 
@@ -97,7 +97,7 @@ def test_the_report_tells_the_decision_and_the_times_of_the_run_and_no_folder(di
 
 def test_dvc_repro_gives_the_same_bytes(direct, tmp_path):
     root = make_project(tmp_path / "dvc")
-    call(root, sys.executable, "-m", "flows.stages")
+    call(root, sys.executable, "-m", "espalier.flows.stages")
     env_path = os.pathsep.join([str(root / "bin"), os.environ.get("PATH", "")])
     done = subprocess.run([sys.executable, "-m", "dvc", "repro"], cwd=root, env=environment(root) | {"PATH": env_path},
                           capture_output=True, text=True, timeout=400)  # fmt: skip

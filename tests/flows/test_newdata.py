@@ -9,13 +9,13 @@ from growing_data import growing_params, text_of, words, write_data
 from small_project import environment
 from stage_runs import run_stages, tree
 
-from engine.errors import EspalierError
-from engine.model import Model
-from flows import newdata
-from flows.pipeline import Project, run_direct
-from tasks import store
-from tasks.params import default_yaml
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.flows import newdata
+from espalier.flows.pipeline import Project, run_direct
+from espalier.tasks import store
+from espalier.tasks.params import default_yaml
+from espalier.tasks.progress import Progress
 
 
 class Heard(Progress):

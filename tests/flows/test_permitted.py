@@ -6,10 +6,10 @@ from dataclasses import fields
 import pytest
 from small_project import write_project
 
-from engine.errors import EspalierError
-from flows import permitted
-from flows.pipeline import Project
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.flows import permitted
+from espalier.flows.pipeline import Project
+from espalier.tasks.params import Params
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def test_flows_have_no_parameter_that_is_not_checked():
     """Of those that take texts: `root`, `overrides`, `add` and `source` are checked, the others are names of things."""
     from prefect.utilities.callables import parameter_schema
 
-    from flows.reproduce import reproduce
-    from flows.retrain import retrain
-    from flows.sweep import sweep
+    from espalier.flows.reproduce import reproduce
+    from espalier.flows.retrain import retrain
+    from espalier.flows.sweep import sweep
 
     checked = {"root", "overrides", "add", "source", "rho1", "solver", "max_iterations", "warm", "force", "options",
                "name", "quick"}  # fmt: skip

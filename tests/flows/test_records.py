@@ -9,12 +9,12 @@ import sys
 import pytest
 from small_project import Background, environment, run_python, set_params, write_project
 
-from engine.errors import EspalierError
-from engine.model import Model
-from flows import records
-from flows.pipeline import STEPS, Project, run_direct
-from tasks import archive, history, store
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.flows import records
+from espalier.flows.pipeline import STEPS, Project, run_direct
+from espalier.tasks import archive, history, store
+from espalier.tasks.progress import Progress
 
 
 class Said(Progress):
@@ -76,7 +76,7 @@ def test_refusal_and_failure_are_told_and_a_promotion_is_not(past):
 
 
 def test_the_history_on_the_command_line(past, capsys):
-    from flows.cli import main
+    from espalier.flows.cli import main
 
     assert main(["-C", str(past), "history", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == history.read(past)
@@ -89,7 +89,7 @@ def test_rollback_and_restore_on_the_command_line(past, tmp_path, capsys):
     """A refused model is forced, rolled back, and brought out of the archive again."""
     import shutil
 
-    from flows.cli import main
+    from espalier.flows.cli import main
 
     folder = tmp_path / "project"
     shutil.copytree(past, folder)
@@ -147,8 +147,8 @@ def test_a_notification_that_fails_hides_no_error(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from flows.pipeline import Project, run_direct
-from tasks.progress import Progress
+from espalier.flows.pipeline import Project, run_direct
+from espalier.tasks.progress import Progress
 class Dying(Progress):
     def step(self, n=1, note=""):
         print("step", flush=True)
@@ -169,7 +169,7 @@ def test_a_run_that_was_killed_gets_its_line_from_the_next_one(tmp_path):
 
 LONG = """
 from pathlib import Path
-from flows.cli import main
+from espalier.flows.cli import main
 import sys
 sys.exit(main(["run", "--direct", "--set", "ingest.limit=20000", "--set", "train.max_iterations=100000",
                "--set", "train.tolerance=0", "--set", "weigh.clusters=0"]))
@@ -278,7 +278,7 @@ def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     folder = write_project(tmp_path / "project", with_dvc=True)
     script = folder / ".venv" / "bin" / "espalier"
     script.parent.mkdir(parents=True)
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flows.cli "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m espalier.flows.cli "$@"\n')
     script.chmod(0o755)
     (folder / ".gitignore").write_text(".venv\n.espalier\n")
     set_params(folder, train={"rho1": 0.5})

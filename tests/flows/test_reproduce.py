@@ -10,9 +10,9 @@ import pytest
 import tiny_experiment
 from stage_runs import tree
 
-from flows import cli, experiments
-from tasks import experiments as registry
-from tasks.experiments import Settings
+from espalier.flows import cli, experiments
+from espalier.tasks import experiments as registry
+from espalier.tasks.experiments import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {f"reports/reproduce/tiny.{kind}" for kind in ("html", "md", "json")}
@@ -128,11 +128,11 @@ def test_the_folder_of_corpora(tmp_path, monkeypatch):
 WITH_PREFECT = """
 import json, sys
 from pathlib import Path
-from tasks import experiments as registry
+from espalier.tasks import experiments as registry
 registry.MODULES.clear()
 registry.MODULES |= {"tiny": "tiny_experiment", "serial": "serial_experiment"}
-from flows.run import run_reproduce
-from tasks.experiments import Settings
+from espalier.flows.run import run_reproduce
+from espalier.tasks.experiments import Settings
 root = Path(sys.argv[1])
 runs = [run_reproduce(root, "all", Settings()) for _ in range(2)]
 from prefect import get_client

@@ -17,11 +17,11 @@ import psutil
 import pytest
 from small_project import ROOT, Background, environment, eventually, run_python, write_project
 
-from engine.errors import EspalierError
-from flows import findings
-from flows.pipeline import STEPS
-from tasks import store
-from tasks.params import SOLVERS
+from espalier.engine.errors import EspalierError
+from espalier.flows import findings
+from espalier.flows.pipeline import STEPS
+from espalier.tasks import store
+from espalier.tasks.params import SOLVERS
 
 SCRIPT = ROOT / "tests" / "flows" / "embedded_runs.py"
 
@@ -141,8 +141,8 @@ def test_a_failing_run_leaves_earlier_artefacts_as_they_were(told, project):
 LONG_RUN = """
 import signal
 from pathlib import Path
-from flows.run import run_flow
-from tasks.progress import Progress
+from espalier.flows.run import run_flow
+from espalier.tasks.progress import Progress
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are deaf to it
 class Telling(Progress):
     def step(self, n=1, note=""):
@@ -173,7 +173,7 @@ def test_ctrl_c_at_a_terminal_ends_a_run_and_the_embedded_server(told, project, 
 
 
 def test_mistakes_in_parameters_are_found_before_prefect_is_started(tmp_path):
-    from flows.run import run_flow
+    from espalier.flows.run import run_flow
 
     project = write_project(tmp_path)
     with pytest.raises(EspalierError, match="ingest.path is 'none.conll': there is no such file"):
@@ -184,7 +184,7 @@ def test_mistakes_in_parameters_are_found_before_prefect_is_started(tmp_path):
 
 
 def test_a_named_server_that_is_not_there_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):
-    from flows.run import run_flow
+    from espalier.flows.run import run_flow
 
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     with pytest.raises(EspalierError, match="127.0.0.1:9/api: no Prefect server answers there.*--direct"):
@@ -198,7 +198,7 @@ class TestBar:
     def bar(self, monkeypatch):
         from prefect.logging import disable_run_logger
 
-        from flows import retrain
+        from espalier.flows import retrain
 
         self.calls, self.now, self.broken = [], 0.0, False
 
@@ -268,7 +268,7 @@ class TestBar:
 def test_only_io_errors_that_may_pass_are_tried_again(error, again):
     from prefect.states import Failed
 
-    from flows.retrain import may_pass
+    from espalier.flows.retrain import may_pass
 
     assert may_pass(None, None, Failed(data=error)) is again
 
@@ -276,7 +276,7 @@ def test_only_io_errors_that_may_pass_are_tried_again(error, again):
 def test_the_parameters_of_the_flow_have_types_and_help():
     from prefect.utilities.callables import parameter_schema
 
-    from flows.retrain import retrain
+    from espalier.flows.retrain import retrain
 
     properties = parameter_schema(retrain).properties
     assert list(properties) == [
@@ -304,7 +304,7 @@ def test_the_parameters_of_the_flow_have_types_and_help():
 def test_a_parameter_of_the_wrong_kind_is_refused_by_its_name(parameters, expected):
     from prefect.exceptions import ParameterTypeError
 
-    from flows.retrain import retrain
+    from espalier.flows.retrain import retrain
 
     with pytest.raises(ParameterTypeError) as refusal:
         retrain.validate_parameters(parameters)
@@ -312,7 +312,7 @@ def test_a_parameter_of_the_wrong_kind_is_refused_by_its_name(parameters, expect
 
 
 def test_fields_of_the_page_become_overrides():
-    from flows.retrain import named_overrides
+    from espalier.flows.retrain import named_overrides
 
     nothing = dict.fromkeys(("source", "rho1", "solver", "max_iterations", "warm"))
     assert named_overrides(**nothing) == []
@@ -331,7 +331,7 @@ class TestLive:
     def live(self, monkeypatch):
         from prefect.logging import disable_run_logger
 
-        from flows import live
+        from espalier.flows import live
 
         self.calls, self.now, self.broken = [], 0.0, False
         test = self
@@ -449,7 +449,7 @@ def test_a_first_decision_has_no_champion():
 
 
 def test_a_second_run_in_the_same_project_is_refused(tmp_path):
-    from flows.locks import alone
+    from espalier.flows.locks import alone
 
     with alone(tmp_path / "run.lock", "another run is under way"):
         with pytest.raises(EspalierError, match=r"another run is under way \(process \d+ on \S+ since \d{4}-\S+\)"):
@@ -462,7 +462,7 @@ def test_a_second_run_in_the_same_project_is_refused(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from flows.locks import alone
+from espalier.flows.locks import alone
 with alone(Path(sys.argv[1]), "taken"):
     print("held", flush=True)
     time.sleep(60)
@@ -472,7 +472,7 @@ with alone(Path(sys.argv[1]), "taken"):
 def test_the_lock_says_who_holds_it_and_is_free_when_the_holder_is_killed(tmp_path):
     import socket
 
-    from flows.locks import alone
+    from espalier.flows.locks import alone
 
     lock = tmp_path / "run.lock"
     with Background("-c", HOLD, str(lock), cwd=tmp_path) as holder:
@@ -499,8 +499,8 @@ def processes_of(home):
 KILLED = """
 import json, os, signal, sys, time
 from pathlib import Path
-from flows.run import run_flow
-from tasks.progress import Progress
+from espalier.flows.run import run_flow
+from espalier.tasks.progress import Progress
 class Dying(Progress):
     def step(self, n=1, note=""):
         if sys.argv[1] == "die":

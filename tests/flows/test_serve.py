@@ -13,26 +13,26 @@ import psutil
 import pytest
 from small_project import Background, ask, eventually, own_port, run_python, write_project
 
-from engine.errors import EspalierError
-from flows.access import auth_file
-from flows.pipeline import STEPS
-from flows.server import choose_port
-from flows.settings import answers, dashboard_file
+from espalier.engine.errors import EspalierError
+from espalier.flows.access import auth_file
+from espalier.flows.pipeline import STEPS
+from espalier.flows.server import choose_port
+from espalier.flows.settings import answers, dashboard_file
 
 QUICK = {"PREFECT_RUNNER_POLL_FREQUENCY": "2"}
 SERVE = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from flows.serve import serve
+from espalier.flows.serve import serve
 serve(Path("."), **eval(sys.argv[1], {"timedelta": timedelta}))
 """
 DASHBOARD = """
 import signal, sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are deaf to it
-from engine.errors import EspalierError
-from flows.serve import dashboard
+from espalier.engine.errors import EspalierError
+from espalier.flows.serve import dashboard
 try:
     dashboard(Path("."), *map(int, sys.argv[1:]))
 except EspalierError as error:
@@ -203,19 +203,19 @@ class TestDashboard:
                 ask(dashboard.project, "/flow_runs/count", {}, **headers)
 
     def test_a_shell_is_told_how_to_reach_it(self, dashboard):
-        done = run_python("-m", "flows.cli", "dashboard", "--env", cwd=dashboard.project, timeout=400)
+        done = run_python("-m", "espalier.flows.cli", "dashboard", "--env", cwd=dashboard.project, timeout=400)
         assert done.stdout.splitlines() == [
             f"export PREFECT_API_URL={dashboard.url}/api", f"export PREFECT_API_AUTH_STRING={dashboard.password}"
         ]  # fmt: skip
 
     def test_another_folder_is_told_what_is_missing(self, dashboard, tmp_path):
-        done = run_python("-m", "flows.cli", "run", "--quiet", cwd=write_project(tmp_path), timeout=400,
+        done = run_python("-m", "espalier.flows.cli", "run", "--quiet", cwd=write_project(tmp_path), timeout=400,
                           PREFECT_API_URL=f"{dashboard.url}/api")  # fmt: skip
         assert done.returncode == 1
         assert "asks for another authentication string; set PREFECT_API_AUTH_STRING" in done.stderr
 
     def test_a_run_of_the_project_goes_there(self, dashboard):
-        code = "from pathlib import Path; from flows.run import run_flow; run_flow(Path('.'))"
+        code = "from pathlib import Path; from espalier.flows.run import run_flow; run_flow(Path('.'))"
         done = run_python("-c", code, cwd=dashboard.project, timeout=400)
         assert done.returncode == 0 and done.stderr == "", done.stderr
         (run,) = ask(dashboard.project, "/flow_runs/filter", {})
@@ -264,40 +264,40 @@ class TestWhatIsRefused:
         ],
     )
     def test_a_cron_expression_that_is_none(self, cron, text):
-        from flows.serve import next_time
+        from espalier.flows.serve import next_time
 
         with pytest.raises(EspalierError, match=text):
             next_time(cron)
 
     def test_a_bad_expression_is_found_before_a_server_is_started(self, tmp_path):
-        from flows.serve import serve
+        from espalier.flows.serve import serve
 
         with pytest.raises(EspalierError, match="is not valid"):
             serve(write_project(tmp_path), "99 * * * *")
         assert not (tmp_path / ".espalier").exists()
 
     def test_a_time_zone_that_is_not_known(self):
-        from flows.serve import next_time
+        from espalier.flows.serve import next_time
 
         for zone in ("Mars/Olympus", "", "../etc/passwd"):
             with pytest.raises(EspalierError, match="expected one such as Europe/Berlin"):
                 next_time("0 3 * * *", zone)
 
     def test_neither_or_both_kinds_of_schedule(self, tmp_path):
-        from flows.serve import serve
+        from espalier.flows.serve import serve
 
         for options in ({}, {"cron": "0 3 * * *", "interval": timedelta(hours=1)}):
             with pytest.raises(EspalierError, match="either a cron expression or an interval"):
                 serve(write_project(tmp_path), **options)
 
     def test_a_name_that_would_be_a_path(self, tmp_path):
-        from flows.serve import serve
+        from espalier.flows.serve import serve
 
         with pytest.raises(EspalierError, match="--name '../x': expected letters"):
             serve(write_project(tmp_path), "0 3 * * *", name="../x")
 
     def test_a_named_server_that_is_not_there(self, tmp_path, monkeypatch):
-        from flows.serve import dashboard, serve
+        from espalier.flows.serve import dashboard, serve
 
         monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
         for start in (dashboard, lambda root: serve(root, "0 3 * * *")):
@@ -311,7 +311,7 @@ class TestWhatIsRefused:
 
 
 def test_the_next_time_is_told_in_its_time_zone():
-    from flows.serve import next_time
+    from espalier.flows.serve import next_time
 
     berlin, utc = next_time("0 3 * * *", "Europe/Berlin"), next_time("@daily")
     assert (berlin.hour, berlin.minute) == (3, 0) and berlin.tzname() in ("CET", "CEST")
@@ -322,7 +322,7 @@ def test_another_port_is_taken_when_the_usual_one_is_in_use(monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr("flows.server.PORT", taken.getsockname()[1])
+        monkeypatch.setattr("espalier.flows.server.PORT", taken.getsockname()[1])
         assert choose_port(None) != taken.getsockname()[1]
 
 
@@ -340,15 +340,15 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
     ],
 )
 def test_the_first_time_that_was_missed(times, hours, due):
-    from flows.serve import missed
+    from espalier.flows.serve import missed
 
     assert missed(times, NOON - timedelta(hours=hours), NOON) == due
     assert missed(times, None, NOON) is None
 
 
 def test_another_schedule_of_the_same_name_has_missed_nothing(tmp_path, monkeypatch):
-    from flows import serve
-    from flows.serve import _served
+    from espalier.flows import serve
+    from espalier.flows.serve import _served
 
     monkeypatch.setattr(serve, "NOTE_SECONDS", 0.05)
     daily, weekly = ({"cron": cron, "zone": "UTC", "seconds": None} for cron in ("0 3 * * *", "0 3 * * 1"))

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from engine.errors import EspalierError
-from flows.settings import answers, dashboard_file, must_answer, prefect_environment, running_server
+from espalier.engine.errors import EspalierError
+from espalier.flows.settings import answers, dashboard_file, must_answer, prefect_environment, running_server
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,14 @@ from contextlib import suppress
 import pytest
 from stage_runs import run_stages, small_params
 
-from engine.errors import EspalierError
-from flows import findings, records
-from flows.cli import summary
-from flows.doctor import project as examine
-from flows.pipeline import Project
-from tasks import archive, history, news, path_page, report, shapes, store
-from tasks.progress import Progress
-from tasks.promote import main as promote
+from espalier.engine.errors import EspalierError
+from espalier.flows import findings, records
+from espalier.flows.cli import summary
+from espalier.flows.doctor import project as examine
+from espalier.flows.pipeline import Project
+from espalier.tasks import archive, history, news, path_page, report, shapes, store
+from espalier.tasks.progress import Progress
+from espalier.tasks.promote import main as promote
 
 STAGES = ("ingest", "template", "weigh", "train", "evaluate", "report", "promote")
 WRONG = (10**400, "\ud800", [1], {}, None, 1e999, -1, True, 0, "x", [])

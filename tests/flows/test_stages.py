@@ -11,12 +11,12 @@ import pytest
 import yaml
 from stage_runs import run_stages, small_params, tree
 
-from engine.errors import EspalierError
-from flows import cli
-from flows.pipeline import Project
-from flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage
-from tasks import store
-from tasks.params import Params, load_params
+from espalier.engine.errors import EspalierError
+from espalier.flows import cli
+from espalier.flows.pipeline import Project
+from espalier.flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage
+from espalier.tasks import store
+from espalier.tasks.params import Params, load_params
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [item.name for item in STAGES]
@@ -152,7 +152,7 @@ def test_every_listed_file_of_code_exists():
 
 def test_the_committed_file_is_what_the_table_writes():
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    assert text == dvc_yaml(load_params(ROOT / "params.yaml")), "run `python -m flows.stages`"
+    assert text == dvc_yaml(load_params(ROOT / "params.yaml")), "run `python -m espalier.flows.stages`"
 
 
 @pytest.mark.parametrize("with_code", [True, False])

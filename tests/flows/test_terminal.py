@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 from small_project import environment, write_project
 
-from engine.compiling import Compiling
-from flows.pipeline import STEPS
-from flows.terminal import BarProgress, PlainProgress, Terminal
-from tasks.progress import working
+from espalier.engine.compiling import Compiling
+from espalier.flows.pipeline import STEPS
+from espalier.flows.terminal import BarProgress, PlainProgress, Terminal
+from espalier.tasks.progress import working
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -57,7 +57,7 @@ def lines_of(text):
 
 def test_a_run_in_a_terminal(tmp_path):
     project = write_project(tmp_path / "project", with_dvc=True)
-    code, text = in_terminal("-m", "flows.cli", "run", "--direct", cwd=project, columns=100)
+    code, text = in_terminal("-m", "espalier.flows.cli", "run", "--direct", cwd=project, columns=100)
     assert code == 0, text
     finished = [line for line in lines_of(text) if line.startswith("✓")]
     assert [line.split()[1] for line in finished] == list(STEPS)
@@ -88,7 +88,7 @@ def test_a_bar_says_that_kernels_are_compiled_and_then_what_it_said_before():
 
 def test_the_time_of_a_step_begins_before_its_size_is_known(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("flows.terminal.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("espalier.flows.terminal.time.monotonic", lambda: clock[0])
     stream = io.StringIO()
     progress = PlainProgress("train", stream)
     with working(progress):
@@ -101,7 +101,7 @@ def test_the_time_of_a_step_begins_before_its_size_is_known(monkeypatch):
 
 def test_plain_lines_say_that_kernels_are_compiled_now_and_then(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("flows.terminal.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("espalier.flows.terminal.time.monotonic", lambda: clock[0])
     stream, state = io.StringIO(), Compiling()
     progress = PlainProgress("train", stream)
     progress.begin(None, "")

@@ -12,9 +12,9 @@ import yaml
 from small_project import environment, run_python
 from stage_runs import small_params, tree
 
-from engine.model import Model
-from flows import cli
-from tasks import store, sweep
+from espalier.engine.model import Model
+from espalier.flows import cli
+from espalier.tasks import store, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,14 +71,14 @@ def test_a_scheme_that_the_labels_do_not_have(espalier, project):
 
 def test_output_is_utf8_whatever_the_locale(project):
     env = environment(PYTHONUTF8="0", LC_ALL="C", PYTHONCOERCECLOCALE="0")
-    command = [sys.executable, "-m", "flows.cli", "-C", str(project), "tag"]
+    command = [sys.executable, "-m", "espalier.flows.cli", "-C", str(project), "tag"]
     done = subprocess.run(command, input="é\n".encode(), env=env, capture_output=True)
     assert done.returncode == 0 and done.stdout.decode().startswith("é\t")
 
 
 WATCHED = """
 import json, sys
-from flows import cli
+from espalier.flows import cli
 code = cli.main(sys.argv[1:])
 sys.stdout.flush()
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
@@ -95,13 +95,13 @@ def test_tagging_loads_neither_platform_nor_tables(project, tmp_path, options):
     done = subprocess.run(command, input=b"v\n", cwd=tmp_path, env=environment(), capture_output=True)
     assert done.returncode == 0 and b"A" in done.stdout, done.stderr
     loaded = set(json.loads(done.stderr))
-    assert {"engine", "numba", "pyarrow"} <= loaded
+    assert {"espalier", "numba", "pyarrow"} <= loaded
     assert not loaded & {"prefect", "dvc", "polars", "pandas", "rich", "dask"}
 
 
 def test_a_conversation(project):
     """Each sequence is answered, flushed, before the next is sent: a reader that waits never waits in vain."""
-    command = [sys.executable, "-m", "flows.cli", "tag", "--model", str(project / store.CANDIDATE)]
+    command = [sys.executable, "-m", "espalier.flows.cli", "tag", "--model", str(project / store.CANDIDATE)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment(), bufsize=0, **pipes) as process:
         for word, label in (b"v", b"A"), (b"w", b"B"), (b"x", b"C"):
@@ -117,7 +117,7 @@ def test_a_file_on_standard_input_and_a_pipe_give_the_same(project, tmp_path):
     text = b"".join(b"v\nx\n\nw\n\n" for _ in range(3000)) + b"v"
     (tmp_path / "some.txt").write_bytes(text)
     (tmp_path / "some.gz").write_bytes(gzip.compress(text))
-    command = [sys.executable, "-m", "flows.cli", "tag", "--model", str(project / store.CANDIDATE)]
+    command = [sys.executable, "-m", "espalier.flows.cli", "tag", "--model", str(project / store.CANDIDATE)]
     options = {"env": environment(), "capture_output": True, "check": True}
     with (tmp_path / "some.txt").open("rb") as file:
         found = {subprocess.run(command, stdin=file, **options).stdout}
@@ -199,7 +199,7 @@ def test_sweep_needs_features(espalier, tmp_path):
 @pytest.mark.slow
 def test_sweep_as_a_flow_is_the_same(espalier, project):
     direct = json.loads(espalier("-C", project, "sweep", "--direct", "--quiet", "--points", "3", "--json")[1])
-    arguments = ("-m", "flows.cli", "-C", str(project), "sweep", "--points", "3", "--json", "--quiet")
+    arguments = ("-m", "espalier.flows.cli", "-C", str(project), "sweep", "--points", "3", "--json", "--quiet")
     done = run_python(*arguments, cwd=project, timeout=400, PREFECT_HOME=str(project / "prefect"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == direct
@@ -210,6 +210,6 @@ def test_the_model_alone_is_enough(project, tmp_path):
     model = tmp_path / "alone.model"
     os.link(project / store.CANDIDATE, model)
     assert Model.load(model).templates == ["*:%x[0,0]", "U-1:%x[-1,0]", "B"]
-    done = subprocess.run([sys.executable, "-m", "flows.cli", "tag", "--model", str(model)], input=b"v\n",
+    done = subprocess.run([sys.executable, "-m", "espalier.flows.cli", "tag", "--model", str(model)], input=b"v\n",
                           cwd=tmp_path, env=environment(), capture_output=True)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"v\tA\n")

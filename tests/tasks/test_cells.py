@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from engine.errors import EspalierError
-from tasks.experiments import Cell, Settings, check_corpora, experiment
-from tasks.experiments import cells as cells_module
-from tasks.experiments.cells import cell_hash, check_keys, compute, finished, place
+from espalier.engine.errors import EspalierError
+from espalier.tasks.experiments import Cell, Settings, check_corpora, experiment
+from espalier.tasks.experiments import cells as cells_module
+from espalier.tasks.experiments.cells import cell_hash, check_keys, compute, finished, place
 
 CALLS = []
 
@@ -70,13 +70,15 @@ def test_a_cell_that_fails_keeps_nothing(tmp_path):
 def test_other_code_is_another_cell(tmp_path, monkeypatch):
     """The module of the function, and what it imports of ours."""
     module = tmp_path / "made_up_experiment.py"
-    module.write_text("def work():\n    from tasks.weigh import jensen_shannon\n    return {}\n")
+    module.write_text("def work():\n    from espalier.tasks.weigh import jensen_shannon\n    return {}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     made = importlib.import_module("made_up_experiment")
     try:
         closure = cells_module._closure("made_up_experiment")
-        assert {"made_up_experiment", "tasks.weigh", "tasks.store", "tasks.params"} <= set(closure)
-        assert not {"tasks.report", "tasks.weigh.jensen_shannon"} & set(closure)
+        assert {"made_up_experiment", "espalier.tasks.weigh", "espalier.tasks.store", "espalier.tasks.params"} <= set(
+            closure
+        )
+        assert not {"espalier.tasks.report", "espalier.tasks.weigh.jensen_shannon"} & set(closure)
         before = cell_hash(Cell("a", made.work, {}))
         cells_module.code_hash.cache_clear()
         assert cell_hash(Cell("a", made.work, {})) == before
@@ -97,9 +99,9 @@ def test_the_engine_is_part_of_the_code(monkeypatch):
 
 def test_a_change_in_the_page_keeps_the_simulation():
     """What draws is not what computes."""
-    cell, module = experiment("semisup").cells(Settings())[0], "tasks.experiments.semisup"
+    cell, module = experiment("semisup").cells(Settings())[0], "espalier.tasks.experiments.semisup"
     assert cell.function.__module__ == module
-    assert not {"tasks.page", "tasks.charts", f"{module}_report"} & set(cells_module._closure(module))
+    assert not {"espalier.tasks.page", "espalier.tasks.charts", f"{module}_report"} & set(cells_module._closure(module))
 
 
 def test_two_cells_of_one_key_are_refused():

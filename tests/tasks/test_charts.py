@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import charts
-from tasks.charts import Scale, Series
+from espalier.tasks import charts
+from espalier.tasks.charts import Scale, Series
 
 FINITE = st.floats(-1e9, 1e9, allow_nan=False)
 

@@ -11,12 +11,12 @@ import pytest
 from small_project import Background
 from stage_runs import small_params, tree
 
-from engine.errors import EspalierError
-from engine.solvers import SOLVERS
-from engine.state import State
-from tasks import checkpoint, store, train
-from tasks.checkpoint import FOLDER, Checkpoint, key_of
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.engine.solvers import SOLVERS
+from espalier.engine.state import State
+from espalier.tasks import checkpoint, store, train
+from espalier.tasks.checkpoint import FOLDER, Checkpoint, key_of
+from espalier.tasks.progress import Progress
 
 BLOCK = 150  # positions of a block: the 900 of the project are six
 RESULT = (store.CANDIDATE, store.TRACE)
@@ -314,9 +314,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_checkpoint import params_of
-from flows.signals import ending_cleanly
-from tasks import train
-from tasks.progress import Progress
+from espalier.flows.signals import ending_cleanly
+from espalier.tasks import train
+from espalier.tasks.progress import Progress
 
 class Lines(Progress):
     def step(self, n=1, note=""):

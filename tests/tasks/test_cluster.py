@@ -18,16 +18,16 @@ import pytest
 from small_project import Background, eventually
 from stage_runs import run_stages, small_params
 
-from engine import mixture
-from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds
-from engine.penalty import ElasticNet
-from engine.sharded import InProcess, Part, ShardedObjective, cover, cut
-from engine.solvers import minimise
-from tasks import plan, store, train
-from tasks.checkpoint import FOLDER
-from tasks.cluster import blocks, sharing, training, worker, workers
-from tasks.progress import Progress
+from espalier.engine import mixture
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, observation_kinds
+from espalier.engine.penalty import ElasticNet
+from espalier.engine.sharded import InProcess, Part, ShardedObjective, cover, cut
+from espalier.engine.solvers import minimise
+from espalier.tasks import plan, store, train
+from espalier.tasks.checkpoint import FOLDER
+from espalier.tasks.cluster import blocks, sharing, training, worker, workers
+from espalier.tasks.progress import Progress
 
 BLOCK = 150  # positions of a block: the 900 of the project are six
 RESULT = (store.CANDIDATE, store.TRACE)
@@ -158,7 +158,7 @@ def job_of(data, tmp_path):
 @pytest.fixture
 def as_worker():
     """What a worker holds is forgotten afterwards."""
-    from engine import threads
+    from espalier.engine import threads
 
     yield
     worker._held.clear()
@@ -250,7 +250,7 @@ def test_other_weights_are_an_error(project, tmp_path, as_worker, monkeypatch):
 MAKER = """
 import sys, time
 from pathlib import Path
-from tasks.cluster import sharing
+from espalier.tasks.cluster import sharing
 with sharing.own_folder(Path(sys.argv[1])) as folder:
     (folder / "theta").write_bytes(b"x")
     print(folder, flush=True)
@@ -320,8 +320,8 @@ def test_without_dask_the_error_says_what_to_install(project):
     """In a process in which it cannot be imported."""
     code = (
         "import sys; sys.modules['dask'] = sys.modules['distributed'] = None\n"
-        "from tasks.cluster import workers\n"
-        "from engine.errors import EspalierError\n"
+        "from espalier.tasks.cluster import workers\n"
+        "from espalier.engine.errors import EspalierError\n"
         "try:\n    workers.make_client(2).__enter__()\n"
         "except EspalierError as error:\n    print(error)\n"
     )
@@ -371,7 +371,7 @@ def test_messages_and_shared_memory_bring_the_same_bytes(project):
 
 
 def budget():
-    from engine import threads
+    from espalier.engine import threads
 
     return threads.threads()
 
@@ -492,8 +492,8 @@ def test_blockwise_descent_survives_the_loss_of_a_worker_in_the_middle_of_a_swee
 DRIVER = """
 from pathlib import Path
 from stage_runs import small_params
-from tasks import train
-from tasks.progress import Progress
+from espalier.tasks import train
+from espalier.tasks.progress import Progress
 
 class Lines(Progress):
     def step(self, n=1, note=""):

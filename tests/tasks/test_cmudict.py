@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import EspalierError
-from tasks.params import Ingest
-from tasks.sources import cmudict
+from espalier.engine.errors import EspalierError
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import cmudict
 
 TEXT = """\
 hello HH AH0 L OW1

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import conll as reference
 
-from engine.errors import EspalierError
-from tasks.formats import conll
-from tasks.params import Ingest
-from tasks.sources import files as source
+from espalier.engine.errors import EspalierError
+from espalier.tasks.formats import conll
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import files as source
 
 FILE = Path("data.conll")
 COLUMNS = source.reading(Ingest(source="conll"))

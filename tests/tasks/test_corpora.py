@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.spans import spans_of
-from tasks.formats import Reading
-from tasks.params import Ingest
-from tasks.sources import cmudict, files
-from tasks.store import sequence_offsets
+from espalier.engine.spans import spans_of
+from espalier.tasks.formats import Reading
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import cmudict, files
+from espalier.tasks.store import sequence_offsets
 
 pytestmark = pytest.mark.corpus
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 from stage_runs import run_stages, small_params, tree
 
-from engine.data import select
-from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds
-from engine.measures import measure_of
-from engine.model import Model
-from tasks import evaluate, headline, store
-from tasks.params import Params
-from tasks.progress import Progress
-from tasks.tagging import renumber
+from espalier.engine.data import select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, observation_kinds
+from espalier.engine.measures import measure_of
+from espalier.engine.model import Model
+from espalier.tasks import evaluate, headline, store
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
+from espalier.tasks.tagging import renumber
 
 EXACT = 1e-12
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
@@ -278,8 +278,8 @@ def test_the_words_for_letters_and_strings():
 
 
 def test_simulated_data_have_their_exact_excess_risk(project):
-    from tasks.risk import excess_risk
-    from tasks.sources import simulated
+    from espalier.tasks.risk import excess_risk
+    from espalier.tasks.sources import simulated
 
     found = store.read_json(project / store.METRICS)
     expected = excess_risk(simulated.truth(), Model.load(project / store.CANDIDATE))

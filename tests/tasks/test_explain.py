@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from reference import chain, restricted
 from small_models import LETTERS, model_of, observations_of, weights_of
 
-from engine import decode
-from engine.data import make_dataset, select
-from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds
-from engine.model import Model
-from tasks import explain
+from espalier.engine import decode
+from espalier.engine.data import make_dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, observation_kinds
+from espalier.engine.model import Model
+from espalier.tasks import explain
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 MODELS = [model_of(), model_of(sparse=0.6, seed=2), model_of(["*:%x[0,0]", "B", "U:%x[1,0]"], seed=5)]

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import formats as reference
 
-from engine.errors import EspalierError
-from tasks import formats, params
-from tasks.formats import Reading, libsvm, schemes, streams
+from espalier.engine.errors import EspalierError
+from espalier.tasks import formats, params
+from espalier.tasks.formats import Reading, libsvm, schemes, streams
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 UD = "1\t{0}\tl\t{1}\tX\t_\t0\troot\t_\t_\n"

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference import formats as reference
 
-from engine.errors import EspalierError
-from tasks import formats
-from tasks.formats import Reading, libsvm
+from espalier.engine.errors import EspalierError
+from espalier.tasks import formats
+from espalier.tasks.formats import Reading, libsvm
 
 ROWS = [
     [(("He", "PRP"), "B-NP"), (("é漢", "N"), "_"), (("-DOCSTART-", "x"), "O")],

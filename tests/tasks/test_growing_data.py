@@ -7,12 +7,12 @@ import pytest
 from growing_data import growing_params, text_of, words, write_data
 from stage_runs import run_stages, tree
 
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import news, store
-from tasks.ingest import main as ingest
-from tasks.progress import Progress
-from tasks.tagging import tag
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import news, store
+from espalier.tasks.ingest import main as ingest
+from espalier.tasks.progress import Progress
+from espalier.tasks.tagging import tag
 
 NEAR = 1e-4  # objectives of two runs that stop at a tolerance of 1e-7 over five iterations
 STAGES = ("ingest", "template", "weigh", "train")
@@ -208,7 +208,7 @@ def test_a_warm_start_with_new_labels_and_features_ends_where_a_cold_one_does_an
 
 
 def test_without_a_champion_yet_it_starts_from_zero_and_says_so(root):
-    from tasks import train
+    from espalier.tasks import train
 
     heard, params = Heard(), growing_params(initial="champion", max_iterations=5)
     train.main(root, params, heard)

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 from stage_runs import small_params
 
-from engine.errors import EspalierError
-from tasks import history, page, store
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.tasks import history, page, store
+from espalier.tasks.params import Params
 
 SECONDS = {"ingest": 1.0, "template": 2.0, "weigh": 3.0, "train": 4.0, "evaluate": 5.0, "report": 6.0, "promote": 7.0}
 DECISION = {"id": "20260102-030405-aabbccddeeff", "promoted": True, "forced": False, "reason": "better",

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stage_runs import run_stages, small_params, tree
 
-from engine.errors import EspalierError
-from tasks import ingest, store
-from tasks.params import Ingest, Params
-from tasks.progress import Progress
-from tasks.sources import Corpus
+from espalier.engine.errors import EspalierError
+from espalier.tasks import ingest, store
+from espalier.tasks.params import Ingest, Params
+from espalier.tasks.progress import Progress
+from espalier.tasks.sources import Corpus
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 NOUNS = {"token": "t", "label": "l", "sequence": "s"}

@@ -9,11 +9,11 @@ import pytest
 from small_models import model_of
 from stage_runs import run_stages
 
-from engine.errors import EspalierError
-from tasks import formats, limits, stream
-from tasks.formats import jsonl, libsvm, streams
-from tasks.formats.reading import Reading
-from tasks.params import Params
+from espalier.engine.errors import EspalierError
+from espalier.tasks import formats, limits, stream
+from espalier.tasks.formats import jsonl, libsvm, streams
+from espalier.tasks.formats.reading import Reading
+from espalier.tasks.params import Params
 
 MIB = 1 << 20
 

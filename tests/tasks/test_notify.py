@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.errors import EspalierError
-from tasks.notify import LONGEST, tell
-from tasks.params import Notify, load_params
+from espalier.engine.errors import EspalierError
+from espalier.tasks.notify import LONGEST, tell
+from espalier.tasks.params import Notify, load_params
 
 EVENT = {"event": "refused", "reason": "ärgerlich 'quoted' \"twice\" $HOME", "reasons": ["a", "b"], "error": None}
 

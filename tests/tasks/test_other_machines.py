@@ -10,7 +10,7 @@ import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 from stage_runs import tree
 
-from engine import target
+from espalier.engine import target
 
 HERE = Path(__file__).resolve().parent
 TIMES = "models/timing.jsonl"

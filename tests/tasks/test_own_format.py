@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from small_models import model_of
 from stage_runs import run_stages
 
-from engine.errors import EspalierError
-from engine.spans import spans
-from tasks import decoding, formats, store, stream
-from tasks.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
-from tasks.params import Ingest, Params
-from tasks.tagging import tag
+from espalier.engine.errors import EspalierError
+from espalier.engine.spans import spans
+from espalier.tasks import decoding, formats, store, stream
+from espalier.tasks.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
+from espalier.tasks.params import Ingest, Params
+from espalier.tasks.tagging import tag
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
 MODEL = model_of()
@@ -161,7 +161,7 @@ def trained(tmp_path_factory):
 
 
 def test_a_model_answers_as_its_files_were_written(trained):
-    from engine.model import Model
+    from espalier.engine.model import Model
 
     model = Model.load(trained / store.CANDIDATE)
     assert {"S-PER", "O"} == set(model.labels) and model.info["decode"] == "posterior"
@@ -236,8 +236,8 @@ def test_a_model_that_says_nonsense_of_its_files_is_refused(reading):
 
 
 def test_posterior_decoding_takes_each_label_by_itself():
-    from engine import decode
-    from tasks.tagging import dataset_of
+    from espalier.engine import decode
+    from espalier.tasks.tagging import dataset_of
 
     words = ["ab/é", "bba", "a/a/", "ééb😀"]
     for seed in range(20):

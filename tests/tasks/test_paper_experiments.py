@@ -6,12 +6,20 @@ import json
 import numpy as np
 import pytest
 
-from engine.layout import dense_layout
-from tasks.experiments import Settings, chunking, experiment, optimisers_report, problems, selection_report, simulated
-from tasks.experiments.drawings import Curve, interval, xy_chart
-from tasks.experiments.nettalk import context_lines, per_position
-from tasks.experiments.problems import FILES, Fit, by_template, families, fit, load, make_problem, read
-from tasks.experiments.writing import html, markdown
+from espalier.engine.layout import dense_layout
+from espalier.tasks.experiments import (
+    Settings,
+    chunking,
+    experiment,
+    optimisers_report,
+    problems,
+    selection_report,
+    simulated,
+)
+from espalier.tasks.experiments.drawings import Curve, interval, xy_chart
+from espalier.tasks.experiments.nettalk import context_lines, per_position
+from espalier.tasks.experiments.problems import FILES, Fit, by_template, families, fit, load, make_problem, read
+from espalier.tasks.experiments.writing import html, markdown
 
 
 def written(path, sequences):

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.errors import EspalierError
-from engine.solvers import SOLVERS
-from tasks import params
-from tasks.params import Params, default_yaml, load_params
-from tasks.report import summary
+from espalier.engine.errors import EspalierError
+from espalier.engine.solvers import SOLVERS
+from espalier.tasks import params
+from espalier.tasks.params import Params, default_yaml, load_params
+from espalier.tasks.report import summary
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,7 +196,7 @@ def test_a_file_that_is_no_utf8(tmp_path):
 
 def test_a_missing_file_names_the_remedy(tmp_path):
     with pytest.raises(
-        EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m tasks.params` writes"
+        EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m espalier.tasks.params` writes"
     ):
         load_params(tmp_path / "nowhere.yaml")
 

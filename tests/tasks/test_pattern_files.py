@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.errors import EspalierError
-from tasks.params import Template
-from tasks.pattern_files import named_lists, read_templates, template_lines
+from espalier.engine.errors import EspalierError
+from espalier.tasks.params import Template
+from espalier.tasks.pattern_files import named_lists, read_templates, template_lines
 
 
 def options(**values):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from small_models import model_of
 
-from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds
-from engine.model import Model
-from tasks import charts, picture
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, observation_kinds
+from espalier.engine.model import Model
+from espalier.tasks import charts, picture
 
 
 def model_by_hand():

@@ -5,13 +5,13 @@ import psutil
 import pytest
 from stage_runs import run_stages, small_params, tree
 
-from engine import seen_counts
-from engine.data import make_dataset, select
-from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds, seen_layout
-from engine.model import Model
-from tasks import plan, store
-from tasks.params import Train
+from espalier.engine import seen_counts
+from espalier.engine.data import make_dataset, select
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, observation_kinds, seen_layout
+from espalier.engine.model import Model
+from espalier.tasks import plan, store
+from espalier.tasks.params import Train
 
 
 @pytest.mark.parametrize("start", [True, False])
@@ -126,9 +126,9 @@ def test_workers_of_this_machine_are_counted_in(project):
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
-    from engine.layout import dense_layout, observation_kinds
-    from engine.sharded import Part, cut
-    from tasks.cluster.workers import ranges
+    from espalier.engine.layout import dense_layout, observation_kinds
+    from espalier.engine.sharded import Part, cut
+    from espalier.tasks.cluster.workers import ranges
 
     params, manifest = small_params(), store.read_manifest(project)
     params.train.cluster = f"local:{workers}"

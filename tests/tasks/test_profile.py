@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import formats, profile
-from tasks.formats import Reading
-from tasks.page import page, section
+from espalier.tasks import formats, profile
+from espalier.tasks.formats import Reading
+from espalier.tasks.page import page, section
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
 

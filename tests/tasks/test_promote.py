@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 from stage_runs import run_stages, small_params, tree
 
-from engine.errors import EspalierError
-from engine.layout import dense_layout, observation_kinds
-from engine.measures import F1, TOKEN_ERROR, Counts
-from engine.model import Model
-from tasks import headline, promote, store
-from tasks.params import Promote
-from tasks.progress import Progress
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout, observation_kinds
+from espalier.engine.measures import F1, TOKEN_ERROR, Counts
+from espalier.engine.model import Model
+from espalier.tasks import headline, promote, store
+from espalier.tasks.params import Promote
+from espalier.tasks.progress import Progress
 
 
 def decide(project, force=False, why=None, by=None, keep=20, **options):

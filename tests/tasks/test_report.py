@@ -12,14 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from engine.errors import EspalierError
-from engine.monitor import STOP_REASONS
-from tasks import page, profile, report, store
-from tasks.params import Params
-from tasks.progress import Progress
-from tasks.report import Inputs, confusions, learning, mistakes, summary
-from tasks.report.phrases import Phrases
-from tasks.report.words import Nouns, Tagged
+from espalier.engine.errors import EspalierError
+from espalier.engine.monitor import STOP_REASONS
+from espalier.tasks import page, profile, report, store
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
+from espalier.tasks.report import Inputs, confusions, learning, mistakes, summary
+from espalier.tasks.report.phrases import Phrases
+from espalier.tasks.report.words import Nouns, Tagged
 
 NOUNS = {"token": "letter", "label": "phoneme", "sequence": "word"}
 TEMPLATES = ["U", "*0:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "U=1:%x[-1,0]/%x[0,0]/%x[1,0]", "B"]

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from test_report import CHUNK, HOSTILE, MANIFEST, METRICS, Document, document, inputs, predictions, write_artefacts
 
-from engine import target
-from engine.spans import Span
-from tasks import page, report, store
-from tasks.params import Params
-from tasks.progress import Progress
-from tasks.report import confusions, entities, glance, record, slices
-from tasks.report.record import Run
-from tasks.slices import Rate
+from espalier.engine import target
+from espalier.engine.spans import Span
+from espalier.tasks import page, report, store
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
+from espalier.tasks.report import confusions, entities, glance, record, slices
+from espalier.tasks.report.record import Run
+from espalier.tasks.slices import Rate
 
 DECISION = {
     "promoted": True, "reason": "not worse than the champion", "difference": -0.0123, "low": -0.02, "high": -0.004,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from reference import chain, templates
 
-from engine.layout import KINDS, dense_layout
-from engine.model import Model
-from tasks import risk
-from tasks.sources import simulated
+from espalier.engine.layout import KINDS, dense_layout
+from espalier.engine.model import Model
+from espalier.tasks import risk
+from espalier.tasks.sources import simulated
 
 EXACT = 1e-9  # a few hundred terms, each within rounding
 LINES = ["*:%x[0,0]", "U+1:%x[1,0]", "B-1:%x[-1,0]", "U"]

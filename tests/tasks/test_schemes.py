@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import formats as reference
 
-from engine.errors import EspalierError
-from engine.scheme import transitions_of
-from tasks import formats
-from tasks.formats import Reading, schemes
+from espalier.engine.errors import EspalierError
+from espalier.engine.scheme import transitions_of
+from espalier.tasks import formats
+from espalier.tasks.formats import Reading, schemes
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
 LETTERS = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from stage_runs import run_stages
 
-from engine.measures import TOKEN_ERROR
-from tasks import evaluate, second_looks, store
-from tasks.params import Ingest, Params
-from tasks.report import second_looks as words
-from tasks.report.words import Nouns
+from espalier.engine.measures import TOKEN_ERROR
+from espalier.tasks import evaluate, second_looks, store
+from espalier.tasks.params import Ingest, Params
+from espalier.tasks.report import second_looks as words
+from espalier.tasks.report.words import Nouns
 
 NOUNS = Nouns()
 FIGURES = partial(evaluate.error_figures, TOKEN_ERROR)

@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from engine.asymptotics import bayes_error
-from engine.threads import set_threads
-from tasks.experiments import Settings, semisup, semisup_report
-from tasks.experiments.semisup import CASES, draw, estimate, limits, predicted, problem, sampled
-from tasks.experiments.semisup_report import SEED, STRENGTH
-from tasks.experiments.writing import html, markdown
+from espalier.engine.asymptotics import bayes_error
+from espalier.engine.threads import set_threads
+from espalier.tasks.experiments import Settings, semisup, semisup_report
+from espalier.tasks.experiments.semisup import CASES, draw, estimate, limits, predicted, problem, sampled
+from espalier.tasks.experiments.semisup_report import SEED, STRENGTH
+from espalier.tasks.experiments.writing import html, markdown
 
 LARGE, LIMIT, REPLICATIONS = 5000, 500_000, 1000
 NEAR = 0.05  # share of the theory that a mean may be away, unless three standard errors are more

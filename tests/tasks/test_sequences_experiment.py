@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.experiments import Settings, sequences, sequences_report
-from tasks.experiments.sequences import METHODS, biased, lengths, replicate
-from tasks.experiments.writing import html, markdown
-from tasks.sources import Corpus, in_one_block
+from espalier.tasks.experiments import Settings, sequences, sequences_report
+from espalier.tasks.experiments.sequences import METHODS, biased, lengths, replicate
+from espalier.tasks.experiments.writing import html, markdown
+from espalier.tasks.sources import Corpus, in_one_block
 
 
 def spelt(words):

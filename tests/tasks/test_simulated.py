@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tasks.params import Ingest
-from tasks.sources import simulated
+from espalier.tasks.params import Ingest
+from espalier.tasks.sources import simulated
 
 EXACT = 1e-12
 FIVE_SIGMA = 5.0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import measures
-from tasks import slices, store
+from espalier.engine import measures
+from espalier.tasks import slices, store
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 

@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from engine.bags import bags_of_matrix
-from tasks.experiments import Settings, spam, spam_report
-from tasks.experiments.spam import Choices, compared, distinct, draw, frequent, prepare, restrict
-from tasks.experiments.writing import html, markdown
+from espalier.engine.bags import bags_of_matrix
+from espalier.tasks.experiments import Settings, spam, spam_report
+from espalier.tasks.experiments.spam import Choices, compared, distinct, draw, frequent, prepare, restrict
+from espalier.tasks.experiments.writing import html, markdown
 
 
 def dense(bags):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import EspalierError
-from engine.layout import observation_kinds
-from tasks import store
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import observation_kinds
+from espalier.tasks import store
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 TEXTS = st.text(max_size=8)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from reference import conll, restricted
 from small_models import LETTERS, best_by_enumeration, model_of, observations_of, weights_of
 
-from engine.errors import EspalierError
-from engine.layout import dense_layout
-from engine.model import Model
-from tasks import stream
-from tasks.stream import Asked
+from espalier.engine.errors import EspalierError
+from espalier.engine.layout import dense_layout
+from espalier.engine.model import Model
+from espalier.tasks import stream
+from espalier.tasks.stream import Asked
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 FILE = "some.conll"

@@ -9,15 +9,15 @@ import pytest
 import yaml
 from stage_runs import run_stages, small_params, tree
 
-from engine import decode
-from engine.errors import EspalierError
-from engine.measures import Counts, token_error
-from engine.model import Model
-from engine.path import Point
-from tasks import path_page, rho1_path, store, sweep
-from tasks.progress import Progress
-from tasks.report.summary import stop_words
-from tasks.tagging import renumber
+from espalier.engine import decode
+from espalier.engine.errors import EspalierError
+from espalier.engine.measures import Counts, token_error
+from espalier.engine.model import Model
+from espalier.engine.path import Point
+from espalier.tasks import path_page, rho1_path, store, sweep
+from espalier.tasks.progress import Progress
+from espalier.tasks.report.summary import stop_words
+from espalier.tasks.tagging import renumber
 
 NEAR = 0.01  # two runs that stop at a tolerance differ in the objective by about that share at most
 
@@ -227,7 +227,7 @@ def chosen(finished_project, tmp_path_factory):
     shutil.copytree(finished_project, root)
     params, heard = small_params(), Heard()
     params.train.max_iterations, params.train.rho1 = 60, "auto"
-    from tasks import train
+    from espalier.tasks import train
 
     return root, params, train.main(root, params, heard), heard
 
@@ -320,7 +320,7 @@ def test_the_same_bytes_again_and_over_shards(chosen, tmp_path):
     """In one piece and in many blocks the path is the same, and so is the model."""
     import shutil
 
-    from tasks import train
+    from espalier.tasks import train
 
     root, params, _, _ = chosen
     for name, block_tokens in (("again", train.BLOCK_TOKENS), ("blocks", 300)):
@@ -339,7 +339,7 @@ def test_the_same_bytes_again_and_over_shards(chosen, tmp_path):
 def test_a_path_begins_with_nothing_whatever_the_training_would_start_from(chosen, tmp_path):
     import shutil
 
-    from tasks import train
+    from espalier.tasks import train
 
     class Said(Progress):
         def say(self, text):
@@ -368,7 +368,7 @@ def test_without_a_path_there_is_no_section(tmp_path):
 
 
 def test_auto_without_development_data_is_refused_and_nothing_is_harmed(tmp_path):
-    from tasks import train
+    from espalier.tasks import train
 
     params = small_params()
     params.ingest.dev_share = 0.0
@@ -381,7 +381,7 @@ def test_auto_without_development_data_is_refused_and_nothing_is_harmed(tmp_path
 
 
 def test_auto_needs_a_solver_with_an_l1_term(project):
-    from tasks import train
+    from espalier.tasks import train
 
     params = small_params()
     params.train.rho1, params.train.solver = "auto", "lbfgs"

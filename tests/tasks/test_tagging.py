@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import LETTERS, best_by_enumeration, model_of
 
-from engine.data import make_dataset
-from engine.layout import dense_layout
-from engine.model import Model
-from tasks import store, tagging
+from espalier.engine.data import make_dataset
+from espalier.engine.layout import dense_layout
+from espalier.engine.model import Model
+from espalier.tasks import store, tagging
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 WORDS = st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=4), min_size=1, max_size=4)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from reference import templates as reference
 from stage_runs import run_stages, small_params, tree
 
-from engine import lookup
-from engine.errors import EspalierError
-from engine.model import Model
-from tasks import store, tagging, template
-from tasks.params import Params
-from tasks.progress import Progress
-from tasks.templates import encode, parse
+from espalier.engine import lookup
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model
+from espalier.tasks import store, tagging, template
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
+from espalier.tasks.templates import encode, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 LINES = ["U:%x[0,0]", "U:%x[1,0]", "*2:%x[-1,0]/%x[0,0]", "B"]

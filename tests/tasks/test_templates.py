@@ -7,10 +7,10 @@ from hypothesis import example, given, settings
 from reference import templates as reference
 from template_cases import LISTS, cases
 
-from engine import lookup
-from engine.templates import expand_rows
-from tasks.store import sequence_offsets
-from tasks.templates import column_names, encode, expand, parse, resolve
+from espalier.engine import lookup
+from espalier.engine.templates import expand_rows
+from espalier.tasks.store import sequence_offsets
+from espalier.tasks.templates import column_names, encode, expand, parse, resolve
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
 

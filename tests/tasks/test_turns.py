@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tasks.experiments.turns import in_turn
+from espalier.tasks.experiments.turns import in_turn
 
 
 def test_each_has_a_turn_before_any_has_another_and_those_that_end_are_left_out():

@@ -5,13 +5,13 @@ import polars as pl
 import pytest
 from stage_runs import run_stages, small_params, tree
 
-from engine.data import make_dataset
-from engine.errors import EspalierError
-from engine.mixture import Mixture
-from engine.weighting import drift, jensen_shannon
-from tasks import store, weigh
-from tasks.params import Weigh
-from tasks.progress import Progress
+from espalier.engine.data import make_dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.mixture import Mixture
+from espalier.engine.weighting import drift, jensen_shannon
+from espalier.tasks import store, weigh
+from espalier.tasks.params import Weigh
+from espalier.tasks.progress import Progress
 
 EXACT = 1e-12
 

@@ -1,0 +1,37 @@
+"""Espalier trains sequence labellers and keeps them trained.
+
+>>> from espalier import CRF
+>>> labeller = CRF().fit([["the", "cat"], ["a", "cat"]], [["DT", "NN"], ["DT", "NN"]])
+>>> labeller.predict([["the", "dog"]])
+[['DT', 'NN']]
+
+`espalier.engine` is the mathematics, `espalier.tasks` are the stages of the pipeline, `espalier.flows` put them in
+order. Importing this package loads none of them; the names below arrive when they are first asked for.
+"""
+
+from importlib import import_module
+
+_WHERE = {
+    "CRF": "espalier.engine.estimator",
+    "ElasticNet": "espalier.engine.penalty",
+    "EspalierError": "espalier.engine.errors",
+    "Model": "espalier.engine.model",
+    "fit_logistic": "espalier.engine.logistic",
+    "fit_mixture": "espalier.engine.mixture",
+    "fit_naive_bayes": "espalier.engine.naive_bayes",
+    "load": "espalier.engine.estimator",
+    "minimise": "espalier.engine.solvers",
+    "minimise_virtual": "espalier.engine.working_set",
+}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str):
+    if name not in _WHERE:
+        raise AttributeError(f"module 'espalier' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
