@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.corpora import Problem
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset
-from espalier.engine.layout import Layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import SOLVERS, minimise
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, minimise
+from espalier.engine.weights.layout import Layout
 from espalier.tasks.experiments.problems import accuracy, decoded, warm_up
 
 __all__ = ["Fit", "accuracy", "decoded", "fit", "gradient_seconds", "reached", "solvers", "summary", "warm_up"]

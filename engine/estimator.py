@@ -18,17 +18,27 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine import compiling, decode, warm_start
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
+from espalier.engine import warm_start
+from espalier.engine.data.dataset import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.layout import make_layout, observation_kinds
-from espalier.engine.lists import read_list
+from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.model import Model
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.scheme import transitions_of
-from espalier.engine.solvers import fitting, minimise
-from espalier.engine.templates import Template, check_columns, expand_rows, learned_columns, list_files, parse, resolve
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import fitting, minimise
+from espalier.engine.runtime import compiling
+from espalier.engine.text.gazetteers import read_list
+from espalier.engine.text.templates import (
+    Template,
+    check_columns,
+    expand_rows,
+    learned_columns,
+    list_files,
+    parse,
+    resolve,
+)
+from espalier.engine.weights.layout import make_layout, observation_kinds
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 
@@ -70,7 +80,7 @@ class CRF:
     def fit(self, X, y, sample_weight=None, token_weight=None, start_from=None) -> "CRF":
         """Learn from sequences X and their labels y; a sequence of weight 2 counts as a duplicate.
 
-        `token_weight` has a number for each token, see `engine.token_weights`. `start_from` is
+        `token_weight` has a number for each token, see `engine.losses.token_weights`. `start_from` is
         a fitted CRF, a Model or the path of one, whose weights the training starts from.
         """
         sequences = _sequences(X)

@@ -3,10 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from espalier.engine import lookup
-from espalier.engine.data import Dataset, make_dataset
+from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.model import Model
-from espalier.engine.templates import check_columns, sources_of
+from espalier.engine.text import lookup
+from espalier.engine.text.templates import check_columns, sources_of
 
 
 def columns_needed(model: Model) -> int:

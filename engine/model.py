@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from espalier.engine.arrow_frame import check_frame
-from espalier.engine.data import check_label_count
+from espalier.engine.data.dataset import check_label_count
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.layout import FAMILIES, Layout, _assemble
+from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 
 FORMAT = 3  # 1 had other names for what is beyond the edges of a sequence; the checksum of 2 left the info out
 READABLE = (2, FORMAT)
@@ -62,15 +62,15 @@ class Model:
 
     @cached_property
     def parsed(self):
-        """The templates with their lists; see `engine.templates`. Made when first asked for."""
-        from espalier.engine.templates import parse
+        """The templates with their lists; see `engine.text.templates`. Made when first asked for."""
+        from espalier.engine.text.templates import parse
 
         return parse(self.templates, "the model's templates", self.lists)
 
     @cached_property
     def vocabulary(self):
-        """The observations, ready to be looked up; see `engine.lookup`. Made when first asked for."""
-        from espalier.engine.lookup import make_vocabulary
+        """The observations, ready to be looked up; see `engine.text.lookup`. Made when first asked for."""
+        from espalier.engine.text.lookup import make_vocabulary
 
         return make_vocabulary(self.observations)
 

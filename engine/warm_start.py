@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from espalier.engine.layout import FAMILIES, Layout
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import FAMILIES, Layout
 
 
 def starting_point(model: Model, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray:

@@ -13,15 +13,15 @@ from importlib import import_module
 
 _WHERE = {
     "CRF": "espalier.engine.estimator",
-    "ElasticNet": "espalier.engine.penalty",
+    "ElasticNet": "espalier.engine.optimise.penalty",
     "EspalierError": "espalier.engine.errors",
     "Model": "espalier.engine.model",
-    "fit_logistic": "espalier.engine.logistic",
-    "fit_mixture": "espalier.engine.mixture",
-    "fit_naive_bayes": "espalier.engine.naive_bayes",
+    "fit_logistic": "espalier.engine.families.logistic",
+    "fit_mixture": "espalier.engine.semisup.mixture",
+    "fit_naive_bayes": "espalier.engine.families.naive_bayes",
     "load": "espalier.engine.estimator",
-    "minimise": "espalier.engine.solvers",
-    "minimise_virtual": "espalier.engine.working_set",
+    "minimise": "espalier.engine.optimise.solvers",
+    "minimise_virtual": "espalier.engine.optimise.virtual_weights",
 }
 
 __all__ = sorted(_WHERE)

@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from espalier.engine import compiling
 from espalier.engine.errors import EspalierError
+from espalier.engine.runtime import compiling
 from espalier.tasks.experiments import MODULES as EXPERIMENTS
 
 MODEL_HELP = "model file (models/champion.model)"

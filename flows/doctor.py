@@ -10,8 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from espalier.engine import cache, target, threads
 from espalier.engine.errors import EspalierError
+from espalier.engine.runtime import compile_target as target
+from espalier.engine.runtime import kernel_cache, threads
 from espalier.flows.settings import answers, lets_us_in, prefect_environment, prefect_home, running_server
 from espalier.flows.stages import dvc_yaml
 from espalier.tasks import champion
@@ -74,7 +75,7 @@ def package_version(name: str) -> Check:
 
 def compile_cache() -> Check:
     """Without a place for compiled kernels each process compiles them again."""
-    place = cache.cache_directory()
+    place = kernel_cache.cache_directory()
     remedy = "set NUMBA_CACHE_DIR to a writable folder, or every run compiles its kernels again"
     return Check("compile cache", place is not None, str(place) if place else "no writable place", remedy)
 

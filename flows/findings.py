@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from espalier.engine.measures import measure_of
+from espalier.engine.labels.measures import measure_of
 from espalier.engine.model import Model
-from espalier.engine.monitor import STOP_REASONS
+from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import headline, profile, store
 from espalier.tasks.page import percent
 
@@ -85,7 +85,7 @@ def _readable(metrics: dict) -> dict:
 
 def champion_metrics(root: Path) -> dict:
     """The champion on the test data of now, by its own features; what cannot be compared is not among them."""
-    from espalier.engine import decode
+    from espalier.engine.decoding import decode
     from espalier.tasks import evaluate
     from espalier.tasks.decoding import decoded, decoder_of
 

@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.futures import as_completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from espalier.engine import threads
+from espalier.engine.runtime import threads
 from espalier.flows.experiments import LOCK, REFUSAL, Reproduction, chosen, corpora_folder, summary
 from espalier.flows.locks import alone
 from espalier.flows.permitted import asked, folder_of

@@ -39,7 +39,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Crashed, State
 from pydantic import Field
 
-from espalier.engine.compiling import Compiling
+from espalier.engine.runtime.compiling import Compiling
 from espalier.flows import findings
 from espalier.flows.live import Live, unharmed
 from espalier.flows.locks import lease

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from espalier.engine.compiling import TEXT, Compiling
+from espalier.engine.runtime.compiling import TEXT, Compiling
 from espalier.tasks.progress import Progress
 
 PLAIN_SECONDS = 10.0  # between two lines of one stage when nobody watches a bar

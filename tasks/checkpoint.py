@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine.cache import source_hash
-from espalier.engine.monitor import STOP_REASONS
-from espalier.engine.state import State
-from espalier.engine.target import compile_target
+from espalier.engine.optimise.monitor import STOP_REASONS
+from espalier.engine.optimise.solver_state import State
+from espalier.engine.runtime.compile_target import compile_target
+from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
 from espalier.tasks.params import Train
 

@@ -7,11 +7,11 @@ it was trained), unless someone asks for another.
 
 import numpy as np
 
-from espalier.engine import decode
-from espalier.engine.data import Dataset
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, quoted
-from espalier.engine.layout import Layout
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import Layout
 
 DECODERS = {"viterbi": decode.viterbi, "posterior": decode.posterior}
 DEFAULT = "viterbi"
@@ -26,5 +26,5 @@ def decoder_of(model: Model, asked: str | None = None) -> str:
 
 
 def decoded(dataset: Dataset, layout: Layout, theta: np.ndarray, decoder: str = DEFAULT, **only) -> np.ndarray:
-    """The labels that a decoder says, int32 [T]; `only` restricts them, see `engine.decode`."""
+    """The labels that a decoder says, int32 [T]; `only` restricts them, see `engine.decoding.decode`."""
     return DECODERS[decoder](dataset, layout, theta, **only)

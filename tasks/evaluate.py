@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine import decode
-from espalier.engine.data import Dataset, any_in_sequence, select
+from espalier.engine.data.dataset import Dataset, any_in_sequence, select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import FAMILIES, Layout
-from espalier.engine.measures import (
+from espalier.engine.labels.measures import (
     EDIT_ERROR,
     F1,
     Measure,
@@ -22,8 +21,9 @@ from espalier.engine.measures import (
     sequence_error,
     token_error,
 )
+from espalier.engine.labels.spans import scores
 from espalier.engine.model import Model
-from espalier.engine.spans import scores
+from espalier.engine.weights.layout import FAMILIES, Layout
 from espalier.tasks import headline, store
 from espalier.tasks.decoding import DEFAULT, decoded, decoder_of
 from espalier.tasks.params import Params

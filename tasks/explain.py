@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine import decode
-from espalier.engine.data import Dataset, make_dataset, select
+from espalier.engine.data.dataset import Dataset, make_dataset, select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.layout import FAMILIES, Layout
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import FAMILIES, Layout
 
 TOP = 5  # weights listed for each token
 REACH = 1000  # positions to either side that are followed; in text ways meet after a few

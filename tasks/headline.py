@@ -6,7 +6,7 @@ Lines of a history, metrics and decisions of earlier versions name no measure; t
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from espalier.engine.measures import EDIT_ERROR, F1, NAMES, TOKEN_ERROR
+from espalier.engine.labels.measures import EDIT_ERROR, F1, NAMES, TOKEN_ERROR
 from espalier.tasks.page import MISSING, percent, plural, points
 
 TOKEN, ENTITIES = TOKEN_ERROR.name, F1.name

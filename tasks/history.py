@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.measures import NAMES
+from espalier.engine.labels.measures import NAMES
 from espalier.tasks import charts, headline, store
 from espalier.tasks.page import (
     MISSING,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.errors import EspalierError, quoted
-from espalier.engine.spans import MARKS
+from espalier.engine.labels.spans import MARKS
 
 # As in tasks.formats, which would load Polars; a test compares them. What is not named here is in columns.
 SUFFIXES = {
@@ -124,7 +124,7 @@ def joined_over_comments(offsets: np.ndarray, line: np.ndarray, passed: list[Pas
 
 
 class Letters:
-    """The labels of a model in another scheme: entities are read as `engine.spans` reads them, and written anew."""
+    """The labels of a model in another scheme: entities are read by `engine.labels.spans` and written anew."""
 
     def __init__(self, labels: list[str], scheme: str):
         self.scheme = scheme

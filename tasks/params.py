@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.lists import read_bounded
+from espalier.engine.text.gazetteers import read_bounded
 
 MOST_BYTES = 1 << 20  # of a parameter file
 MOST_DEPTH, MOST_ALIASES = 20, 20  # of values in YAML: far more than parameters need
@@ -155,8 +155,8 @@ class Weigh:
     seed: int = option(0, "of the random starts", "int", least=0)
 
 
-# auto and the names in engine.solvers.SOLVERS, which a test compares; importing it here would load the compiler for a
-# --help.
+# auto and the names in engine.optimise.solvers.SOLVERS, which a test compares; importing it here would load the
+# compiler for a --help.
 SOLVERS = ("auto", "lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
 
 

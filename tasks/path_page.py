@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from espalier.engine.measures import EDIT_ERROR
-from espalier.engine.monitor import STOP_REASONS
+from espalier.engine.labels.measures import EDIT_ERROR
+from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import charts, headline, store
 from espalier.tasks.page import (
     Html,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.lists import read_bounded, read_list
-from espalier.engine.templates import Template, list_files, parse
+from espalier.engine.text.gazetteers import read_bounded, read_list
+from espalier.engine.text.templates import Template, list_files, parse
 from espalier.tasks.params import Template as Options
 from espalier.tasks.params import check_templates
 

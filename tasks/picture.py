@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
-from espalier.engine.templates import parse
+from espalier.engine.text.templates import parse
 from espalier.tasks import charts
 from espalier.tasks.page import Html, asset, capital, figure, join, lead, number, page, percent, plural, section, tag
 

@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset, select
+from espalier.engine.chain.scatter_gradient import CHUNKS, LARGEST
+from espalier.engine.chain.scores import padded
+from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
-from espalier.engine.restriction import present
-from espalier.engine.scatter import CHUNKS, LARGEST
-from espalier.engine.scores import padded
-from espalier.engine.seen_counts import SeenCounts
-from espalier.engine.sharded import BLOCK_TOKENS, cover, cut
-from espalier.engine.solvers import fitting
-from espalier.engine.solvers.pqn import pairs_kept
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.solvers import fitting
+from espalier.engine.optimise.solvers.pqn import pairs_kept
+from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut
+from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
+from espalier.engine.weights.seen_counts import SeenCounts
+from espalier.engine.weights.sublayout import present
 from espalier.tasks import store
 from espalier.tasks.params import Params, Train
 

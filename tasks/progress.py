@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from espalier.engine import compiling
+from espalier.engine.runtime import compiling
 
 
 class Progress:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from espalier.engine.errors import EspalierError, quoted
-from espalier.engine.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
+from espalier.engine.labels.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
 from espalier.engine.model import Model
 from espalier.tasks import archive, headline, history, store
 from espalier.tasks.cases import check_cases, read_cases

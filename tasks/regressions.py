@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.measures import ratio, resampled_sums
-from espalier.engine.spans import Span, marks_entities, spans_of
+from espalier.engine.labels.measures import ratio, resampled_sums
+from espalier.engine.labels.spans import Span, marks_entities, spans_of
 from espalier.tasks.params import Promote, margin_of
 
 BLOCK_NUMBERS = 4_000_000  # of counts held at once

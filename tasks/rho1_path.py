@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from espalier.engine import decode
-from espalier.engine.data import Dataset, select
+from espalier.engine.data.dataset import Dataset, select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import FAMILIES, Layout
-from espalier.engine.measures import Counts, Measure, measure_of, sequence_errors
-from espalier.engine.path import Point, grid, largest_rho1, path
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import fitting
+from espalier.engine.labels.measures import Counts, Measure, measure_of, sequence_errors
+from espalier.engine.optimise.path import Point, grid, largest_rho1, path
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import fitting
+from espalier.engine.weights.layout import FAMILIES, Layout
 from espalier.tasks import store
 from espalier.tasks.params import Train
 from espalier.tasks.progress import Progress

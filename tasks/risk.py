@@ -11,9 +11,9 @@ import itertools
 import numpy as np
 import polars as pl
 
-from espalier.engine import decode
+from espalier.engine.decoding import decode
 from espalier.engine.model import Model
-from espalier.engine.vectors import dot, log, product
+from espalier.engine.runtime.vectors import dot, log, product
 from espalier.tasks.tagging import dataset_of
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from espalier.engine.errors import quoted
-from espalier.engine.measures import NAMES
+from espalier.engine.labels.measures import NAMES
 
 LARGEST = 10**18  # beyond it no count, time or size is one
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine.vectors import product
+from espalier.engine.runtime.vectors import product
 from espalier.tasks import store
 
 Z = 1.959963984540054  # of a two-sided interval of 95 %

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from espalier.engine import threads
-from espalier.engine.data import Dataset, make_dataset
+from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.errors import EspalierError, brief
+from espalier.engine.runtime import threads
 from espalier.tasks import shapes
 
 SPLITS = ("train", "dev", "test", "unlabelled")

@@ -22,14 +22,15 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from espalier.engine import decode, fields
-from espalier.engine.constraints import Transitions
-from espalier.engine.data import UNKNOWN, Dataset
-from espalier.engine.data import select as some_of
+from espalier.engine.data.dataset import UNKNOWN, Dataset
+from espalier.engine.data.dataset import select as some_of
+from espalier.engine.decoding import decode
+from espalier.engine.decoding.constraints import Transitions
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.features import columns_needed, features_of
-from espalier.engine.fields import Fields
 from espalier.engine.model import Model
+from espalier.engine.text import column_text
+from espalier.engine.text.column_text import Fields
 from espalier.tasks.decoding import decoded, decoder_of
 from espalier.tasks.limits import (
     bounded_lines,
@@ -56,7 +57,7 @@ class Asked:
     scores: bool = False  # probabilities of labels and sequences
     nbest: int = 0  # labellings with their log-probabilities; 0 is the best alone
     format: str | None = None  # of the answers; None: JSON lines for JSON lines, else columns
-    scheme: str | None = None  # of the transitions that are allowed; see engine.scheme
+    scheme: str | None = None  # of the transitions that are allowed; see engine.labels.scheme
     known: int | None = None  # column of labels that are known beforehand
     unknown: str | None = None  # what stands in it where nothing is known; None: as in the training files, or _
     source: str | None = None  # the format of the input; None: by its name
@@ -78,7 +79,7 @@ class Asked:
     def transitions(self, model: Model) -> Transitions | None:
         if not self.scheme:
             return None
-        from espalier.engine.scheme import transitions_of
+        from espalier.engine.labels.scheme import transitions_of
 
         return transitions_of(model.labels, True if self.scheme == "auto" else self.scheme)
 
@@ -198,7 +199,7 @@ def _after_empty_line(data: bytearray, low: int) -> int:
     while stop >= 0:
         before = data.rfind(b"\n", low, stop)
         begin = low if before < 0 else before + 1
-        if not data[begin:stop].rstrip(b"\r").strip(fields.BLANKS):
+        if not data[begin:stop].rstrip(b"\r").strip(column_text.BLANKS):
             return stop + 1
         stop = before
     return 0
@@ -210,7 +211,7 @@ def blocks(data: Iterable[bytes], name: str, asked: Asked) -> Iterator[Block]:
     for text in whole(data, asked.words or asked.source == "jsonl", name):
         if line == 1:
             refuse_others(text, name, asked)
-        fields.check_text(text, name, line)
+        column_text.check_text(text, name, line)
         if asked.words:
             block = _block_of_words(text, line)
         elif asked.source == "jsonl":
@@ -252,7 +253,7 @@ def refuse_others(text: bytes, name: str, asked: Asked) -> None:
 def _block_of_columns(text: bytes, name: str, first_line: int, asked: Asked, width: int | None) -> Block:
     """The tokens of a text in columns; starts of documents end a sequence, comments do not, and neither is a token."""
     rest, passed = set_aside(text, asked.own, asked.separator, first_line)
-    found = fields.cut(rest, name, asked.separator, width, first_line)
+    found = column_text.cut(rest, name, asked.separator, width, first_line)
     if passed and len(found.line):
         last_line = first_line + text.count(b"\n") - text.endswith(b"\n")
         comments = sum(not one.ends and one.number > found.line[-1] for one in passed)
@@ -444,7 +445,7 @@ def _writer(labels: list[str], asked: Asked) -> Callable[[Block, Labelled], byte
         return lambda block, found: _scored_columns(labels, block, found, between).encode()
     if asked.source != "conll":
         return lambda block, found: _plain_columns(labels, block, found, between).encode()
-    return lambda block, found: _woven(block, fields.with_labels(block.fields, labels, found.labels[0], between))
+    return lambda block, found: _woven(block, column_text.with_labels(block.fields, labels, found.labels[0], between))
 
 
 def _woven(block: Block, answer: bytes) -> bytes:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine import threads
-from espalier.engine.chain_objective import ChainObjective
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import make_layout, observation_kinds
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.runtime import threads
+from espalier.engine.weights.layout import make_layout, observation_kinds
 from espalier.tasks import plan, store
 from espalier.tasks.params import Params
 from espalier.tasks.path_page import PAGE, as_page

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine.data import UNKNOWN, Dataset
+from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.features import features_of
 from espalier.engine.model import Model
 from espalier.tasks import store

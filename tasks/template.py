@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine import lookup
-from espalier.engine.data import FIRST_SET, UNKNOWN, check_label_count
+from espalier.engine.data.dataset import FIRST_SET, UNKNOWN, check_label_count
 from espalier.engine.errors import EspalierError
+from espalier.engine.text import lookup
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.pattern_files import read_templates

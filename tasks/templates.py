@@ -1,4 +1,4 @@
-"""Feature templates evaluated over whole columns; their language is in `engine.templates`.
+"""Feature templates evaluated over whole columns; their language is in `engine.text.templates`.
 
 The values of a column become integers once. A template's values at a token are then a
 combination of integers, and only each distinct combination becomes a text.
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine import templates as language
-from espalier.engine.columns import Column, derive, number
-from espalier.engine.counting import combine, first_places
-from espalier.engine.templates import (
+from espalier.engine.runtime.grouping import combine, first_places
+from espalier.engine.text import templates as language
+from espalier.engine.text.coded_columns import Column, derive, number
+from espalier.engine.text.templates import (
     FIRST,
     HERE,
     Macro,
@@ -45,7 +45,7 @@ class Expansion(NamedTuple):
 
 
 def resolve(templates: list[Template], blocks: Iterable[pl.DataFrame]) -> list[Template]:
-    """The templates with what the training data decide written out; see `engine.templates.resolve`.
+    """The templates with what the training data decide written out; see `engine.text.templates.resolve`.
 
     `blocks` are token tables of the training data; they are not looked at when there is nothing to decide.
     """

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from espalier.engine import decode, threads, warm_start
-from espalier.engine.cache import source_hash
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset, select
+from espalier.engine import warm_start
+from espalier.engine.data.dataset import Dataset, select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
-from espalier.engine.measures import token_error
+from espalier.engine.labels.measures import token_error
+from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.model import Model
-from espalier.engine.monitor import Result
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.sharded import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
-from espalier.engine.solvers import SOLVERS, fitting, minimise
-from espalier.engine.state import State
+from espalier.engine.optimise.monitor import Result
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
+from espalier.engine.runtime import threads
+from espalier.engine.runtime.kernel_cache import source_hash
+from espalier.engine.weights.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
 from espalier.tasks import plan, store
 from espalier.tasks.checkpoint import Checkpoint, key_of
 from espalier.tasks.cluster.sharing import clear_dead

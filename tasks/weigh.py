@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from espalier.engine.bags import Bags, join_bags, select_bags
-from espalier.engine.data import Dataset
-from espalier.engine.mixture import (
+from espalier.engine.data.bags import Bags, join_bags, select_bags
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.runtime.vectors import exp, log
+from espalier.engine.semisup.mixture import (
     Groups,
     Mixture,
     bags,
@@ -28,9 +29,7 @@ from espalier.engine.mixture import (
     in_memory,
     without_empty,
 )
-from espalier.engine.templates import columns_of, parse
-from espalier.engine.vectors import exp, log
-from espalier.engine.weighting import (
+from espalier.engine.semisup.weighting import (
     Drift,
     back_off,
     cluster_weights,
@@ -40,6 +39,7 @@ from espalier.engine.weighting import (
     proportions,
     refuse_few_effective,
 )
+from espalier.engine.text.templates import columns_of, parse
 from espalier.tasks import store
 from espalier.tasks.params import Params, Weigh
 from espalier.tasks.progress import Progress

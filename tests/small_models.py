@@ -3,8 +3,8 @@
 import numpy as np
 from reference import chain, templates
 
-from espalier.engine.layout import dense_layout, observation_kinds
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout, observation_kinds
 
 LETTERS = "abé/😀"
 LINES = ["*:%x[0,0]", "U1:%x[-1,0]/%x[0,0]", "U"]

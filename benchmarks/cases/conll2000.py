@@ -13,9 +13,9 @@ import polars as pl
 from benchmarks import corpora, job, ours, peers
 from benchmarks.cases import Context
 from benchmarks.rows import OURS
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.layout import dense_layout, seen_layout
-from espalier.engine.penalty import ElasticNet
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.weights.layout import dense_layout, seen_layout
 
 WINDOWS = [
     *(((0, i),) for i in range(-2, 3)), ((0, -1), (0, 0)), ((0, 0), (0, 1)), *(((1, i),) for i in range(-2, 3)),

@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks import corpora, peers
 from benchmarks.cases import Context, conll2000
 from benchmarks.rows import OURS
-from espalier.engine import spans
 from espalier.engine.estimator import CRF
+from espalier.engine.labels import spans
 
 ITERATIONS = 150
 WARM_UP = 20  # sentences

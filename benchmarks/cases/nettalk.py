@@ -7,9 +7,9 @@ import numpy as np
 from benchmarks import corpora, job, ours, peers
 from benchmarks.cases import Context
 from benchmarks.rows import OURS
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.layout import dense_layout
-from espalier.engine.penalty import ElasticNet
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.weights.layout import dense_layout
 
 LINES = ["*:%x[0,0]"]
 RHO1, RHO2 = 0.2, 0.001

@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks import corpora, ours
 from benchmarks.cases import Context
 from benchmarks.rows import OURS
-from espalier.engine import decode
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.working_set import minimise_virtual
+from espalier.engine.decoding import decode
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.virtual_weights import minimise_virtual
 
 ODD = [
     "U", "B", "*1:%x[0,0]", "*3:%x[-1,0]/%x[0,0]/%x[1,0]", "*5:%x[-2,0]/%x[-1,0]/%x[0,0]/%x[1,0]/%x[2,0]",

@@ -10,13 +10,14 @@ import polars as pl
 from benchmarks import corpora, ours
 from benchmarks.cases import Context, conll2000
 from benchmarks.rows import OURS
-from espalier.engine import decode, warm_start
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.layout import seen_layout
-from espalier.engine.measures import token_error
+from espalier.engine import warm_start
+from espalier.engine.decoding import decode
+from espalier.engine.labels.measures import token_error
+from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.model import Model
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.weights.layout import seen_layout
 from espalier.tasks.ingest import input_fractions, limited, take
 from espalier.tasks.params import LETTER_TEMPLATES, Ingest
 from espalier.tasks.sources import cmudict

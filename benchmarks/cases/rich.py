@@ -8,8 +8,8 @@ import polars as pl
 from benchmarks import corpora, ours, peers
 from benchmarks.cases import Context
 from benchmarks.rows import OURS
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.layout import dense_layout
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.weights.layout import dense_layout
 
 WORD, TAG, PREFIX, SUFFIX, SHAPE = 0, 1, range(2, 6), range(6, 10), 10  # columns
 SCALE, ZERO = 0.1, 0.95  # standard deviation of the weights, share of zeros in the sparse one

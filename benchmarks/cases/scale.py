@@ -12,10 +12,10 @@ from benchmarks import corpora, ours
 from benchmarks.cases import Context, rich
 from benchmarks.job import Skip
 from benchmarks.rows import OURS
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset
-from espalier.engine.layout import Layout, dense_layout
-from espalier.engine.sharded import ShardedObjective, cut, in_process
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.parts.sharded_objective import ShardedObjective, cut, in_process
+from espalier.engine.weights.layout import Layout, dense_layout
 from espalier.tasks import store
 
 BLOCKS, REPEATS = 4, 3

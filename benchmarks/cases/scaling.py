@@ -7,9 +7,9 @@ import numpy as np
 from benchmarks import ours
 from benchmarks.cases import Context
 from benchmarks.rows import OURS
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset
-from espalier.engine.layout import BIGRAM, UNIGRAM, dense_layout
+from espalier.engine.data.dataset import make_dataset
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.weights.layout import BIGRAM, UNIGRAM, dense_layout
 
 LENGTH, UNIGRAMS, BIGRAMS, TEMPLATES = 20, 2000, 10, 4
 TOKENS, FEW_LABELS = 50_000, 20

@@ -12,9 +12,9 @@ from benchmarks import corpora, ours, peers
 from benchmarks.cases import Context
 from benchmarks.cases.conll2000 import attributes, layout_of, problem_of
 from benchmarks.rows import OURS
-from espalier.engine import decode
+from espalier.engine.decoding import decode
 from espalier.engine.model import Model
-from espalier.engine.penalty import ElasticNet
+from espalier.engine.optimise.penalty import ElasticNet
 from espalier.tasks import stream, tagging
 
 ITERATIONS = 50  # of the training; the weights matter little for the speed

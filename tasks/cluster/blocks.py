@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.restriction import Runs
-from espalier.engine.sharded import Part
-from espalier.engine.sharded_blocks import PartBlocks
+from espalier.engine.parts.sharded_blocks import PartBlocks
+from espalier.engine.parts.sharded_objective import Part
+from espalier.engine.weights.sublayout import Runs
 from espalier.tasks import store
 from espalier.tasks.cluster.sharing import read_layout
 from espalier.tasks.cluster.worker import Held, Stale, load

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine.bags import Bags, join_bags, select_bags
-from espalier.engine.mixture import GroupPart, Sums, add_nodes, bags, group_bounds, held_out
+from espalier.engine.data.bags import Bags, join_bags, select_bags
+from espalier.engine.semisup.mixture import GroupPart, Sums, add_nodes, bags, group_bounds, held_out
 from espalier.tasks import store
 from espalier.tasks.cluster.worker import load
 from espalier.tasks.cluster.workers import (
@@ -63,7 +63,7 @@ def rows_of_bags(folder: str, lo: int, hi: int, what: str, mixture: tuple) -> np
 
 
 class BagsThere:
-    """Bags of observations on the workers of a cluster; see `engine.mixture.Groups`."""
+    """Bags of observations on the workers of a cluster; see `engine.semisup.mixture.Groups`."""
 
     def __init__(self, made: Workers, size: int):
         self.made, self.size = made, size

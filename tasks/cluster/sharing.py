@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine import threads
-from espalier.engine.layout import Layout
+from espalier.engine.runtime import threads
+from espalier.engine.weights.layout import Layout
 
 JOBS = ".espalier/jobs"
 PREFIX = "espalier-shared-"  # of folders that driver and workers share

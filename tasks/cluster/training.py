@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine.layout import Layout
-from espalier.engine.restriction import Runs
-from espalier.engine.sharded import Sum
+from espalier.engine.parts.sharded_objective import Sum
+from espalier.engine.weights.layout import Layout
+from espalier.engine.weights.sublayout import Runs
 from espalier.tasks import store
 from espalier.tasks.cluster import blocks, workers
 from espalier.tasks.cluster.sharing import Mapped, copy, memory_folder, own_folder, write_layout
@@ -54,7 +54,7 @@ def pool(
 
 
 class DaskPool(Workers):
-    """Parts on workers; see `engine.sharded.Pool`. `seconds` and `moved` tell what an answer cost."""
+    """Parts on workers; see `engine.parts.sharded_objective.Pool`. `seconds` and `moved` tell what an answer cost."""
 
     def begin(self, memory: Path, n_blocks: int, size: int, shared: bool | None) -> None:
         """Let each worker read its part."""

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from espalier.engine import threads
-from espalier.engine.cache import source_hash
 from espalier.engine.errors import EspalierError
-from espalier.engine.target import compile_target
+from espalier.engine.runtime import threads
+from espalier.engine.runtime.compile_target import compile_target
+from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import shapes, store
 from espalier.tasks.cluster.sharing import Mapped
 

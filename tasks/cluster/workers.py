@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine import threads
-from espalier.engine.cache import source_hash
 from espalier.engine.errors import EspalierError
-from espalier.engine.target import compile_target
+from espalier.engine.runtime import threads
+from espalier.engine.runtime.compile_target import compile_target
+from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
 from espalier.tasks.cluster import worker
 from espalier.tasks.cluster.sharing import JOBS, own_folder

@@ -15,8 +15,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from espalier.engine.cache import source_hash
 from espalier.engine.errors import EspalierError
+from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
 from espalier.tasks.experiments import Cell
 

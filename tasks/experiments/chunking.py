@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine.layout import dense_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.selection import magnitudes
+from espalier.engine.losses.feature_selection import magnitudes
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.weights.layout import dense_layout
 from espalier.tasks.experiments.problems import (
     Fit,
     Problem,

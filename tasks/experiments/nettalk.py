@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine import measures
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.layout import Layout, dense_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.scores import SHARES
-from espalier.engine.selection import magnitudes
+from espalier.engine.chain.scores import SHARES
+from espalier.engine.labels import measures
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.feature_selection import magnitudes
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.weights.layout import Layout, dense_layout
 from espalier.tasks.experiments.problems import (
     Fit,
     Problem,

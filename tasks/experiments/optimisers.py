@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from espalier.engine.layout import seen_layout
-from espalier.engine.penalty import ElasticNet
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.weights.layout import seen_layout
 from espalier.tasks.experiments.problems import fit, load
 
 # The last four letters and the tag, as the source had to cut it down; with the next two tags, as it wanted it.

@@ -10,14 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine import decode, measures, spans
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset, make_dataset, select
-from espalier.engine.layout import Layout, observation_kinds
-from espalier.engine.lookup import make_vocabulary
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
-from espalier.engine.working_set import minimise_virtual
+from espalier.engine.data.dataset import Dataset, make_dataset, select
+from espalier.engine.decoding import decode
+from espalier.engine.labels import measures, spans
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.optimise.virtual_weights import minimise_virtual
+from espalier.engine.text.lookup import make_vocabulary
+from espalier.engine.weights.layout import Layout, observation_kinds
 from espalier.tasks.formats import Reading
 from espalier.tasks.sources.files import tokens_of
 from espalier.tasks.store import Shard, arrow_texts, sequence_offsets

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.penalty import ElasticNet
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
 from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import LETTER, all_pairs

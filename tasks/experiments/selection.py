@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine.layout import Layout, dense_layout, seen_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.selection import counts, keep, magnitudes, mutual_information, restrict
+from espalier.engine.losses.feature_selection import counts, keep, magnitudes, mutual_information, restrict
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.weights.layout import Layout, dense_layout, seen_layout
 from espalier.tasks.experiments.problems import Problem, families, fit, fit_virtual, load, measured
 
 LINES = ["*w:%x[0,0]", "*t:%x[0,1]"]

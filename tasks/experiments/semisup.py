@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine import tables
-from espalier.engine.asymptotics import Limit, best_fit, error_probability, shifted, theory
-from espalier.engine.asymptotics import bayes_error as least_error
-from espalier.engine.finite_samples import expected
+from espalier.engine.semisup import count_tables
+from espalier.engine.semisup.asymptotics import Limit, best_fit, error_probability, shifted, theory
+from espalier.engine.semisup.asymptotics import bayes_error as least_error
+from espalier.engine.semisup.finite_samples import expected
 
 WORDS, LENGTH = 10, 3
 FLIPPED = 3
@@ -170,11 +170,13 @@ def draw(case: str, n: int, replications: int, seed: int) -> np.ndarray:
 def estimate(case: str, sample: np.ndarray, strength: float) -> dict[str, np.ndarray]:
     """theta of each estimator for each sample, [R, words]; the penalty is the source's (5.1.3)."""
     features, q, q_train, _, _ = problem(case)
-    weights = {"supervised": tables.supervised(sample), "semisupervised": tables.semisupervised(sample, q)}
+    weights = {"supervised": count_tables.supervised(sample), "semisupervised": count_tables.semisupervised(sample, q)}
     if CASES[case].shift:
-        weights["weighted"] = tables.weighted(sample, q / q_train)
+        weights["weighted"] = count_tables.weighted(sample, q / q_train)
     n = sample[0].sum()
-    return {name: tables.fit_tables(features, w, tables.ridges(w, n, strength)) for name, w in weights.items()}
+    return {
+        name: count_tables.fit_tables(features, w, count_tables.ridges(w, n, strength)) for name, w in weights.items()
+    }
 
 
 def risks(features: np.ndarray, q: np.ndarray, eta: np.ndarray, theta: np.ndarray) -> np.ndarray:

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from espalier.engine import decode
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset, make_dataset
-from espalier.engine.layout import make_layout, observation_kinds
-from espalier.engine.lookup import make_vocabulary
-from espalier.engine.measures import token_error
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
-from espalier.engine.weighting import cluster_weights, effective_sample_size
+from espalier.engine.data.dataset import Dataset, make_dataset
+from espalier.engine.decoding import decode
+from espalier.engine.labels.measures import token_error
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.semisup.weighting import cluster_weights, effective_sample_size
+from espalier.engine.text.lookup import make_vocabulary
+from espalier.engine.weights.layout import make_layout, observation_kinds
 from espalier.tasks.ingest import limited, take
 from espalier.tasks.params import Ingest, Weigh
 from espalier.tasks.sources import cmudict

@@ -9,12 +9,12 @@ from functools import cache
 
 import numpy as np
 
-from espalier.engine import decode
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import Dataset, make_dataset, select
-from espalier.engine.layout import BIGRAM, UNIGRAM, Layout, dense_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
+from espalier.engine.data.dataset import Dataset, make_dataset, select
+from espalier.engine.decoding import decode
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.weights.layout import BIGRAM, UNIGRAM, Layout, dense_layout
 from espalier.tasks.experiments.problems import families
 from espalier.tasks.risk import all_inputs, true_posteriors
 from espalier.tasks.sources import simulated

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.bags import Bags, make_bags, select_bags, with_constant
-from espalier.engine.entropy import minimise_with_entropy
-from espalier.engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic
-from espalier.engine.mixture import fit_mixture
-from espalier.engine.naive_bayes import fit_naive_bayes
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.weighting import cluster_weights, effective_sample_size
+from espalier.engine.data.bags import Bags, make_bags, select_bags, with_constant
+from espalier.engine.families.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic
+from espalier.engine.families.naive_bayes import fit_naive_bayes
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.semisup.entropy import minimise_with_entropy
+from espalier.engine.semisup.mixture import fit_mixture
+from espalier.engine.semisup.weighting import cluster_weights, effective_sample_size
 from espalier.tasks.experiments.semisup import spread
 from espalier.tasks.formats import libsvm
 

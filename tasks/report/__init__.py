@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from espalier.engine import measures
 from espalier.engine.errors import EspalierError
+from espalier.engine.labels import measures
 from espalier.tasks import history, path_page, picture, store
 from espalier.tasks.page import Html, capital, heading_of, join, page, plural, section
 from espalier.tasks.params import Params

@@ -3,7 +3,19 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from espalier.engine.spans import BOTH, ENDS, KIND, MISSED, RIGHT, SPURIOUS, Match, Span, marks_entities, matches, spans
+from espalier.engine.labels.spans import (
+    BOTH,
+    ENDS,
+    KIND,
+    MISSED,
+    RIGHT,
+    SPURIOUS,
+    Match,
+    Span,
+    marks_entities,
+    matches,
+    spans,
+)
 from espalier.tasks import charts
 from espalier.tasks.page import Html, figure, join, lead, number, percent, table, tag
 from espalier.tasks.report.words import Metrics, Tagged, code

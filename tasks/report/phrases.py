@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from espalier.engine import templates as language
 from espalier.engine.errors import EspalierError
-from espalier.engine.sources import Source
-from espalier.engine.templates import Macro
+from espalier.engine.text import templates as language
+from espalier.engine.text.macros import Source
+from espalier.engine.text.templates import Macro
 from espalier.tasks.report.words import Nouns
 
 STRIP = 12  # places either side that a strip of values shows

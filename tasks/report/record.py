@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from espalier.engine import target, threads
 from espalier.engine.errors import EspalierError
+from espalier.engine.runtime import compile_target, threads
 from espalier.tasks import store
 from espalier.tasks.params import Params
 
@@ -89,7 +89,7 @@ def environment(root: Path) -> dict[str, str]:
     found = {"Python": ".".join(map(str, sys.version_info[:3]))}
     found |= {name: version for name in PACKAGES if (version := _version(name))}
     found |= {"system": f"{platform.system()} {platform.machine()}", "processor": processor(),
-              "compiled for": target.compile_target()}  # fmt: skip
+              "compiled for": compile_target.compile_target()}  # fmt: skip
     found["threads"] = f"{threads.threads()} of {threads.available_cores()} cores"
     commit = git_commit(root)
     return found | ({"git commit": commit} if commit else {})

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from espalier.engine.measures import EDIT_ERROR
-from espalier.engine.monitor import STOP_REASONS
+from espalier.engine.labels.measures import EDIT_ERROR
+from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import charts, headline
 from espalier.tasks.page import (
     MISSING,

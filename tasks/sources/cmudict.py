@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from espalier.engine.align import Words, align
 from espalier.engine.errors import EspalierError
-from espalier.engine.measures import EDIT_ERROR
+from espalier.engine.labels.measures import EDIT_ERROR
+from espalier.engine.text.letter_alignment import Words, align
 from espalier.tasks.params import Ingest
 from espalier.tasks.sources import Corpus, in_one_block
 

@@ -10,9 +10,9 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import job, large, ours, peers, rows
 from benchmarks.cases import CASES, Context, conll2000
-from espalier.engine.chain_objective import ChainObjective
 from espalier.engine.errors import EspalierError
-from espalier.engine.penalty import ElasticNet
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
 
 FIELDS = [
     "case", "system", "setting", "seconds", "seconds_to_1pct", "seconds_to_01pct", "seconds_per_gradient", "objective",

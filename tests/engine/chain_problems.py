@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from reference import chain
 from reference.problems import random_problem
 
-from espalier.engine.data import Dataset
-from espalier.engine.layout import dense_layout, seen_layout
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.weights.layout import dense_layout, seen_layout
 
 FAMILIES = ("mu", "start", "lam")
 

@@ -17,25 +17,29 @@ sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "engine")]
 from chain_problems import pack, random_theta  # noqa: E402
 from reference.problems import random_problem  # noqa: E402
 
-import espalier.engine.jit  # noqa: E402, F401 - before anything else, so that all memory is filled
-from espalier.engine import align, blocks, decode, fields, lookup, selection, tables  # noqa: E402
-from espalier.engine.active_part import active_part  # noqa: E402
-from espalier.engine.bags import bags_of_matrix  # noqa: E402
-from espalier.engine.blocks import BlockObjective, Blocks  # noqa: E402
-from espalier.engine.chain_objective import ChainObjective  # noqa: E402
-from espalier.engine.constraints import Transitions  # noqa: E402
-from espalier.engine.data import Dataset  # noqa: E402
-from espalier.engine.entropy import ChainEntropy, EntropyRegularised  # noqa: E402
+import espalier.engine.runtime.jit  # noqa: E402, F401 - before anything else, so that all memory is filled
+from espalier.engine.blockwise import blocks  # noqa: E402
+from espalier.engine.blockwise.blocks import BlockObjective, Blocks  # noqa: E402
+from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
+from espalier.engine.data.dataset import Dataset  # noqa: E402
+from espalier.engine.decoding import decode  # noqa: E402
+from espalier.engine.decoding.constraints import Transitions  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
-from espalier.engine.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
-from espalier.engine.mixture import fit_mixture  # noqa: E402
-from espalier.engine.naive_bayes import fit_naive_bayes  # noqa: E402
-from espalier.engine.penalty import ElasticNet  # noqa: E402
-from espalier.engine.sharded import in_process  # noqa: E402
-from espalier.engine.solvers import SOLVERS, minimise  # noqa: E402
-from espalier.engine.solvers.sbcd import live_slots  # noqa: E402
-from espalier.engine.templates import parse  # noqa: E402
-from espalier.engine.working_set import minimise_virtual  # noqa: E402
+from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
+from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
+from espalier.engine.losses import feature_selection  # noqa: E402
+from espalier.engine.losses.chain_objective import ChainObjective  # noqa: E402
+from espalier.engine.optimise.penalty import ElasticNet  # noqa: E402
+from espalier.engine.optimise.solvers import SOLVERS, minimise  # noqa: E402
+from espalier.engine.optimise.solvers.sbcd import live_slots  # noqa: E402
+from espalier.engine.optimise.virtual_weights import minimise_virtual  # noqa: E402
+from espalier.engine.parts.sharded_objective import in_process  # noqa: E402
+from espalier.engine.semisup import count_tables  # noqa: E402
+from espalier.engine.semisup.entropy import ChainEntropy, EntropyRegularised  # noqa: E402
+from espalier.engine.semisup.mixture import fit_mixture  # noqa: E402
+from espalier.engine.text import column_text, letter_alignment, lookup  # noqa: E402
+from espalier.engine.text.templates import parse  # noqa: E402
+from espalier.engine.weights.nonzero import active_part  # noqa: E402
 
 DENSITIES = ("auto", "dense", "sparse")
 PACKED = [
@@ -218,27 +222,27 @@ def clusters():
 
 def small_tables():
     x, sample = np.array([[1.0, 0.0], [0.0, 700.0], [1.0, -1.0]]), np.array([[[0, 1], [2, 3], [4, 1]]] * 2)
-    return tables.fit_tables(x, tables.supervised(sample), np.array([0.1, 0.01]))
+    return count_tables.fit_tables(x, count_tables.supervised(sample), np.array([0.1, 0.01]))
 
 
 def alignment():
     def flat(rows):
         return np.array(sum(rows, []), np.int32), np.cumsum([0, *map(len, rows)]).astype(np.int64)
 
-    words = align.Words(*flat([[0, 1], [0], [1, 1, 2], [2]]), *flat([[0, 1], [0], [1, 2], [0, 1]]))
-    found = align.align(words, 3, 3, pair_count=1, iterations=4)
+    words = letter_alignment.Words(*flat([[0, 1], [0], [1, 1, 2], [2]]), *flat([[0, 1], [0], [1, 2], [0, 1]]))
+    found = letter_alignment.align(words, 3, 3, pair_count=1, iterations=4)
     return [np.asarray(part, float) for part in found if isinstance(part, np.ndarray)]
 
 
 def texts():
     """Reading of columns, search of observations, selection, and all of a small estimator."""
     data = b"the DT\ncat NN\n\na DT\ndog NN\nruns VB\n"
-    cut = fields.cut(data, "a test")
+    cut = column_text.cut(data, "a test")
     templates = parse(["U:%x[0,0]", "U:%x[-1,0]/%x[0,0]", "B"])
     vocabulary = lookup.make_vocabulary(["U:the", "U:cat", "U:a/dog", "B"])
     found = [lookup.find(vocabulary, templates, [cut.column(0)], cut.offsets), cut.offsets, cut.line]
-    found += [list(fields.with_labels(cut, ["x", "yy"], np.array([0, 1, 1, 0, 1], np.int32)))]
-    found += [selection.mutual_information(packed.dataset, packed.layout) for packed in PACKED]
+    found += [list(column_text.with_labels(cut, ["x", "yy"], np.array([0, 1, 1, 0, 1], np.int32)))]
+    found += [feature_selection.mutual_information(packed.dataset, packed.layout) for packed in PACKED]
     words, labels = [["a", "b"], ["b"], ["a", "c", "b"]], [["X", "Y"], ["Y"], ["X", "X", "Y"]]
     crf = CRF(["U:%x[0,0]", "B"], rho1=0.1, max_iterations=5).fit(words, labels)
     return [*found, crf.model_.theta, *crf.predict_marginals(words)]

@@ -5,9 +5,9 @@ import pytest
 from chain_problems import pack
 from reference.problems import random_problem
 
-from espalier.engine import active_part as module
-from espalier.engine.active_part import active_part
-from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.weights import nonzero as module
+from espalier.engine.weights.nonzero import active_part
 
 
 def problem(seed, layout="dense"):

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from reference import align as reference
 
-from espalier.engine.align import Words, align, best_groups, expected_counts, n_groups
 from espalier.engine.errors import EspalierError
-from espalier.engine.threads import set_threads
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.text.letter_alignment import Words, align, best_groups, expected_counts, n_groups
 
 ROUNDING = 1e-10  # sums of a few hundred products of probabilities
 RISE = 1e-9  # relative; EM never lowers the likelihood but for rounding

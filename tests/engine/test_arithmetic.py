@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from espalier.engine.arithmetic import exponentiate, extremes
-from espalier.engine.block_factors import pass_message, pull_message
+from espalier.engine.blockwise.factors import pass_message, pull_message
+from espalier.engine.runtime.inner_loops import exponentiate, extremes
 
 ULPS = 2.5  # "to the last digit or two"
 ROUNDING = 1e-13  # sums of at most twenty products of numbers below one

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import asymptotics as reference
 
-from espalier.engine import tables
-from espalier.engine.asymptotics import (
+from espalier.engine.errors import EspalierError
+from espalier.engine.semisup import count_tables
+from espalier.engine.semisup.asymptotics import (
     bayes_error,
     best_fit,
     error_probability,
@@ -17,7 +18,6 @@ from espalier.engine.asymptotics import (
     shifted,
     theory,
 )
-from espalier.engine.errors import EspalierError
 
 ROUNDING = 1e-10
 DIFFERENCES = 1e-7  # of central differences with a step of 1e-5
@@ -151,15 +151,15 @@ def test_samples_meet_the_limits(case):
     q_train = np.random.default_rng(22).dirichlet(np.full(len(q), 4.0)) if case == "shift" else q
     joint = (q_train[:, None] * eta).ravel()
     sample = np.random.default_rng(23).multinomial(n, joint / joint.sum(), size=replications).reshape(-1, len(q), 2)
-    weights = {"semisupervised": tables.semisupervised(sample, q)}
+    weights = {"semisupervised": count_tables.semisupervised(sample, q)}
     if case == "shift":
         found = shifted(x, q_train, q, eta)
-        weights["weighted"] = tables.weighted(sample, q / q_train)
+        weights["weighted"] = count_tables.weighted(sample, q / q_train)
     else:
         found = theory(x, q, eta)
-        weights["supervised"] = tables.supervised(sample)
+        weights["supervised"] = count_tables.supervised(sample)
     for name, w in weights.items():
-        limit, theta = getattr(found, name), tables.fit_tables(x, w, np.zeros(replications))
+        limit, theta = getattr(found, name), count_tables.fit_tables(x, w, np.zeros(replications))
         squared = n * ((theta - limit.theta.ravel()) ** 2).sum(axis=1)
         scores = theta @ x.T
         excess = n * ((np.logaddexp(0, scores) - eta[:, 1] * scores) @ q - found.risk)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.engine.bags import (
+from espalier.engine.data.bags import (
     Bags,
     bags_of_matrix,
     check_instance_weights,

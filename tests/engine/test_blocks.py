@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from reference import chain
 from reference.problems import random_problem
 
-from espalier.engine import blocks as blocks_module
-from espalier.engine.blocks import BlockObjective, Blocks, share_bases
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset
+from espalier.engine.blockwise import blocks as blocks_module
+from espalier.engine.blockwise.blocks import BlockObjective, Blocks, share_bases
+from espalier.engine.chain.pair_sets import PairSets
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.index import PairSets
-from espalier.engine.layout import dense_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
-from espalier.engine.solvers.sbcd import FARTHEST, balance, live_slots, propose
-from espalier.engine.threads import set_threads
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.optimise.solvers.sbcd import FARTHEST, balance, live_slots, propose
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.weights.layout import dense_layout
 
 ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with room
 LARGE = 1e-8  # the same where scores of thousands carry fewer decimals

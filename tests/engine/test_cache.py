@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from espalier.engine import cache
+from espalier.engine.runtime import kernel_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,16 +32,16 @@ def make_read_only(folder):
 
 
 def test_the_hash_follows_every_source(tmp_path):
-    shutil.copytree(cache.ENGINE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(kernel_cache.ENGINE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
     copy = tmp_path / "copy"
-    before = cache.source_hash(copy)
-    assert before == cache.source_hash(cache.ENGINE) == cache.source_hash()
+    before = kernel_cache.source_hash(copy)
+    assert before == kernel_cache.source_hash(kernel_cache.ENGINE) == kernel_cache.source_hash()
     for path in sorted(copy.rglob("*.py")):
         text = path.read_text()
         path.write_text(text + "\n")
-        assert cache.source_hash(copy) != before, f"{path.name} is not part of the hash"
+        assert kernel_cache.source_hash(copy) != before, f"{path.name} is not part of the hash"
         path.write_text(text)
-    assert cache.source_hash(copy) == before
+    assert kernel_cache.source_hash(copy) == before
 
 
 def test_the_hash_follows_names_and_boundaries(tmp_path):
@@ -50,37 +50,37 @@ def test_the_hash_follows_names_and_boundaries(tmp_path):
         folder.mkdir()
         for name, text in files.items():
             (folder / f"{name}.py").write_text(text)
-        return cache.source_hash(folder)
+        return kernel_cache.source_hash(folder)
 
     assert len({hash_of(a="1", b="2"), hash_of(a="2", c="1"), hash_of(a2="12"), hash_of(d="1", e="2")}) == 4
 
 
 def test_the_directory_is_named_after_the_hash(places):
-    found = cache.cache_directory()
+    found = kernel_cache.cache_directory()
     assert found.parent == places / "chosen"
-    assert cache.source_hash() in found.name
+    assert kernel_cache.source_hash() in found.name
 
 
 def test_other_sources_have_another_directory(places, monkeypatch):
-    before = cache.cache_directory()
-    monkeypatch.setattr(cache, "source_hash", lambda folder=None: "0123456789abcdef")
-    assert cache.cache_directory() != before
+    before = kernel_cache.cache_directory()
+    monkeypatch.setattr(kernel_cache, "source_hash", lambda folder=None: "0123456789abcdef")
+    assert kernel_cache.cache_directory() != before
 
 
 def test_read_only_places_are_passed_over_one_after_the_other(places):
     for folder in ("chosen", "environment", "user"):
-        found = cache.cache_directory()
+        found = kernel_cache.cache_directory()
         assert found is not None and found.is_relative_to(places / folder), folder
         shutil.rmtree(places / folder)
         make_read_only(places / folder)
-    assert cache.cache_directory().is_relative_to(places / "temporary")
+    assert kernel_cache.cache_directory().is_relative_to(places / "temporary")
 
 
 def test_no_writable_place_is_no_error(places):
     shutil.rmtree(places / "temporary")
     for folder in ("chosen", "environment", "user", "temporary"):
         make_read_only(places / folder)
-    assert cache.cache_directory() is None
+    assert kernel_cache.cache_directory() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away")
@@ -88,11 +88,11 @@ def test_a_folder_of_another_user_is_not_trusted(places):
     """Cached kernels are machine code and pickles: who owns the temporary folder could run code as us."""
     for folder in ("chosen", "environment", "user"):
         make_read_only(places / folder)
-    planted = cache.cache_directory()
+    planted = kernel_cache.cache_directory()
     for folder in (planted, planted.parent):
         os.chown(folder, 12345, 12345)
         folder.chmod(0o777)
-    found = cache.cache_directory()
+    found = kernel_cache.cache_directory()
     assert found is None or not found.is_relative_to(planted.parent)
 
 
@@ -132,6 +132,6 @@ def test_a_second_process_finds_the_compiled_kernels(tmp_path):
         said.append(done.stderr.decode())
         listing.append({p.relative_to(tmp_path): p.stat().st_mtime_ns for p in tmp_path.rglob("*.nbc")})
     assert listing[0], "nothing was cached"
-    assert all(cache.source_hash() in str(path) for path in listing[0])
+    assert all(kernel_cache.source_hash() in str(path) for path in listing[0])
     assert listing[0] == listing[1], "the second process compiled again"
     assert said[0].startswith("espalier: compiling kernels for this machine, once: ") and said[1] == ""

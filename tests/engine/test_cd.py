@@ -10,11 +10,11 @@ from reference import solvers as reference
 from reference.problems import random_problem
 from test_blocks import second_derivatives, weights_of
 
-from espalier.engine.chain_objective import ChainObjective
 from espalier.engine.errors import EspalierError
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
-from espalier.engine.solvers.cd import derivatives, exact_second_derivative
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.optimise.solvers.cd import derivatives, exact_second_derivative
 
 ROUNDING = 1e-10
 LARGE = 1e-7  # scores of hundreds carry fewer decimals, and a variance is a difference of squares

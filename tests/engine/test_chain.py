@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from reference import chain
 from reference.problems import BIGRAM, BOTH, UNIGRAM, Problem, dense_features, random_problem
 
-from espalier.engine import decode
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset
+from espalier.engine.chain.scores import padded
+from espalier.engine.data.dataset import make_dataset
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, seen_layout
-from espalier.engine.scores import padded
-from espalier.engine.threads import set_threads
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.weights.layout import dense_layout, seen_layout
 
 ROUNDING = 1e-10  # probabilities and small log partitions: a few hundred roundings of 1e-16, with room
 LARGE = 1e-12  # relative, at |theta| = 700, where a log partition of thousands carries fewer decimals

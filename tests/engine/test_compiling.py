@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from espalier import CRF
-from espalier.engine import compiling, estimator, vectors
+from espalier.engine import estimator
+from espalier.engine.runtime import compiling, vectors
 
 pytestmark = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
 

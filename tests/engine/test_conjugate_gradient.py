@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
-from espalier.engine.solvers.wolfe import wolfe
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.optimise.solvers.wolfe import wolfe
 
 NONE = ElasticNet()
 SOLVERS = ("cg-fr", "cg-pr")

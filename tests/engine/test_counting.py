@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.engine.counting import carrying_columns, combine, ends, first_places, group, sort_by
+from espalier.engine.runtime.grouping import carrying_columns, combine, ends, first_places, group, sort_by
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
 KEYS = st.lists(st.integers(-1, 5), max_size=30).map(lambda keys: np.array(keys, np.int32))

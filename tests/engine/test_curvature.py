@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from espalier.engine.curvature import curvatures
-from espalier.engine.layout import FAMILIES, dense_layout
+from espalier.engine.losses.curvature import curvatures
+from espalier.engine.weights.layout import FAMILIES, dense_layout
 
 
 def by_formula(layout, gradient, observed, rho2):

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from reference import chain, restricted
 from reference.problems import BIGRAM, BOTH, UNIGRAM, Problem, random_problem
 
-from espalier.engine import decode
-from espalier.engine.constraints import Transitions
-from espalier.engine.data import make_dataset, select
+from espalier.engine.data.dataset import make_dataset, select
+from espalier.engine.decoding import decode
+from espalier.engine.decoding.constraints import Transitions
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout
-from espalier.engine.scheme import transitions_of
-from espalier.engine.threads import set_threads
+from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.weights.layout import dense_layout
 
 ROUNDING = 1e-10  # probabilities: a few hundred roundings of 1e-16, with room
 LARGE = 1e-11  # relative, at |theta| = 700

@@ -10,16 +10,16 @@ from reference import chain
 from reference import entropy as reference
 from reference.problems import BOTH, UNIGRAM, Problem, random_problem
 
-from espalier.engine.bags import bags_of_matrix
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset, select
-from espalier.engine.entropy import ChainEntropy, EntropyRegularised, minimise_with_entropy
+from espalier.engine.data.bags import bags_of_matrix
+from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout
-from espalier.engine.logistic import LogisticEntropy, LogisticObjective
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
-from espalier.engine.threads import set_threads
+from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.semisup.entropy import ChainEntropy, EntropyRegularised, minimise_with_entropy
+from espalier.engine.weights.layout import dense_layout
 
 ROUNDING = 1e-10
 STEP, DIFFERENCE = 1e-5, 2e-6  # central differences: truncation 1e-10, cancellation 1e-16 * |value| / 1e-5

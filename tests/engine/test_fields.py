@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import conll
 
-from espalier.engine import fields
 from espalier.engine.errors import EspalierError
+from espalier.engine.text import column_text
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
 PIECES = st.sampled_from(["a", "é", "😀", "b", " ", "\t", "\n", "\n\n", "\r\n", "\r", "|", "||", "\u00a0"])
@@ -29,9 +29,9 @@ def test_fields_are_those_of_the_oracle(text, separator):
     odd = conll.ragged_line(expected)
     if odd is not None:
         with pytest.raises(EspalierError, match=f"line {odd} of some.txt has "):
-            fields.cut(data, "some.txt", separator)
+            column_text.cut(data, "some.txt", separator)
         return
-    found = fields.cut(data, "some.txt", separator)
+    found = column_text.cut(data, "some.txt", separator)
     assert rows_of(found) == expected
     assert all(array.flags.c_contiguous for array in (found.begin, found.end, found.offsets, found.line))
 
@@ -41,26 +41,26 @@ def test_fields_are_those_of_the_oracle(text, separator):
     [("a\n\n", True), ("a\n", False), ("a", False), ("a\n\nb\n", False), ("a\n \t\r\n", True), ("a\n\nb\n\n", True)],
 )
 def test_whether_an_empty_line_came_last(text, closed):
-    assert bool(fields.cut(text.encode(), "x").closed) is closed
+    assert bool(column_text.cut(text.encode(), "x").closed) is closed
 
 
 def test_lines_are_counted_from_where_the_text_begins_and_the_width_may_be_given():
-    assert fields.cut(b"\na b\n", "x", first_line=10).line.tolist() == [11]
+    assert column_text.cut(b"\na b\n", "x", first_line=10).line.tolist() == [11]
     with pytest.raises(EspalierError, match="line 12 of x has 1 column, the lines before it 2: check for a miss"):
-        fields.cut(b"\n\na\n", "x", width=2, first_line=10)
+        column_text.cut(b"\n\na\n", "x", width=2, first_line=10)
     with pytest.raises(EspalierError, match="line 2 of x has 3 columns, the lines before it 2: check for a separator"):
-        fields.cut(b"a b\na b c\n", "x")
+        column_text.cut(b"a b\na b c\n", "x")
 
 
 def test_what_is_not_utf8_is_refused_with_its_line():
     with pytest.raises(EspalierError, match="line 6 of a/b.txt: byte 0xff is not UTF-8; .* utf-8 b.txt"):
-        fields.check_text(b"a\n\xff", "a/b.txt", 5)
+        column_text.check_text(b"a\n\xff", "a/b.txt", 5)
 
 
 def test_nothing_at_all():
-    found = fields.cut(b"\n \n", "x")
+    found = column_text.cut(b"\n \n", "x")
     assert len(found.line) == 0 and found.offsets.tolist() == [0]
-    assert fields.with_labels(found, ["X"], np.empty(0, np.int32)) == b""
+    assert column_text.with_labels(found, ["X"], np.empty(0, np.int32)) == b""
 
 
 @EXAMPLES
@@ -68,17 +68,19 @@ def test_nothing_at_all():
        st.sampled_from(["\t", "|", "||"]), st.booleans())  # fmt: skip
 def test_lines_come_back_with_a_label_behind(sequences, separator, closed):
     text = "\n\n".join("\n".join(f"{word}{separator}x" for word in row) for row in sequences) + "\n" * (1 + closed)
-    found = fields.cut(text.encode(), "x", separator)
+    found = column_text.cut(text.encode(), "x", separator)
     labels = ["", "Ä", "B-NP"]
     codes = (np.arange(len(found.line)) % 3).astype(np.int32)
     at = iter(labels[code] for code in codes)
     rows = ["".join(f"{word}{separator}x{separator}{next(at)}\n" for word in row) for row in sequences]
-    assert fields.with_labels(found, labels, codes, separator).decode() == "\n".join(rows) + ("\n" if closed else "")
+    assert column_text.with_labels(found, labels, codes, separator).decode() == "\n".join(rows) + (
+        "\n" if closed else ""
+    )
 
 
 def test_one_wide_line_among_many_short_ones_does_not_make_a_wide_table():
     """A million columns by a million lines would be 16 TB of places."""
     data = b"a " * 1_000_000 + b"\n" + b"\n" * 1_000_000
-    assert fields.cut(data, "some.conll").begin.shape == (1, 1_000_000)
+    assert column_text.cut(data, "some.conll").begin.shape == (1, 1_000_000)
     with pytest.raises(EspalierError, match="line 2 of some.conll has 1 column, the lines before it 1000000"):
-        fields.cut(b"a " * 1_000_000 + b"\n" + b"b\n" * 1_000_000, "some.conll")
+        column_text.cut(b"a " * 1_000_000 + b"\n" + b"b\n" * 1_000_000, "some.conll")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from reference import asymptotics as reference
 
-from espalier.engine import tables
-from espalier.engine.asymptotics import best_fit, shifted, theory
 from espalier.engine.errors import EspalierError
-from espalier.engine.finite_samples import (
+from espalier.engine.semisup import count_tables
+from espalier.engine.semisup.asymptotics import best_fit, shifted, theory
+from espalier.engine.semisup.finite_samples import (
     ESTIMATORS,
     Marginals,
     expected,
@@ -77,11 +77,11 @@ def test_samples_of_a_moderate_size_are_as_expected(estimator):
     joint = (train[:, None] * eta).ravel()
     sample = np.random.default_rng(5).multinomial(n, joint / joint.sum(), size=replications).reshape(-1, 30, 2)
     weights = {
-        "supervised": tables.supervised(sample),
-        "weighted": tables.weighted(sample, test / train),
-        "semisupervised": tables.semisupervised(sample, test),
+        "supervised": count_tables.supervised(sample),
+        "weighted": count_tables.weighted(sample, test / train),
+        "semisupervised": count_tables.semisupervised(sample, test),
     }[estimator]
-    theta = tables.fit_tables(x, weights, tables.ridges(weights, n, strength))
+    theta = count_tables.fit_tables(x, weights, count_tables.ridges(weights, n, strength))
     q = train if estimator == "supervised" else test
     best = best_fit(x, q, eta).ravel()
     squared = n * ((theta - best) ** 2).sum(axis=1)

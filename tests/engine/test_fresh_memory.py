@@ -1,4 +1,4 @@
-"""Nothing is read before it is written: the same results whatever lies in fresh memory (see `engine.fresh_memory`)."""
+"""Nothing is read before it is written: the same results whatever lies in fresh memory."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.engine import fresh_memory
 from espalier.engine.errors import EspalierError
+from espalier.engine.runtime import fresh_memory
 
 HERE = Path(__file__).resolve().parent
 COMPILED = ("solver sbcd",)  # keeps more memory between calls than the others; each case costs its compilation
@@ -64,7 +64,7 @@ def test_all_other_compiled_kernels_read_nothing_that_was_not_written(with_zeros
 FILLED = """
 import numpy as np
 from espalier.engine.jit import kernel
-from espalier.engine.room import Room
+from espalier.engine.chain.scratch import Room
 
 def made(n):
     return np.empty(n), np.empty((n, 2), np.int32), np.empty(n, np.bool_), np.empty_like(np.zeros(n)), np.zeros(n)

@@ -5,8 +5,9 @@ import pytest
 from chain_problems import pack
 from reference.problems import random_problem
 
-from espalier.engine import scatter, threads
-from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.chain import scatter_gradient
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.runtime import threads
 
 ROUNDING = 1e-11  # the two ways add the same terms in another order
 
@@ -64,5 +65,5 @@ def test_the_same_bytes_for_any_number_of_threads(scattered):
 def test_large_layouts_are_gathered(monkeypatch):
     packed = pack(random_problem(1, 3, 4, 2, [4, 3]), "dense")
     assert ChainObjective(packed.dataset, packed.layout).scattered
-    monkeypatch.setattr(scatter, "LARGEST", packed.layout.size)
+    monkeypatch.setattr(scatter_gradient, "LARGEST", packed.layout.size)
     assert not ChainObjective(packed.dataset, packed.layout).scattered

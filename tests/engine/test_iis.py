@@ -8,10 +8,10 @@ from reference import solvers as reference
 from reference.problems import random_problem
 from scipy.optimize import brentq
 
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import iis as module
-from espalier.engine.solvers import minimise
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import iis as module
+from espalier.engine.optimise.solvers import minimise
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 

@@ -6,10 +6,10 @@ from chain_problems import pack, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.engine.index import pair_sets
-from espalier.engine.posteriors import balanced
-from espalier.engine.scatter import SCALAR_COST, pair_slots
-from espalier.engine.schedule import make_schedule
+from espalier.engine.chain.batches import make_schedule
+from espalier.engine.chain.pair_sets import pair_sets
+from espalier.engine.chain.posteriors import balanced
+from espalier.engine.chain.scatter_gradient import SCALAR_COST, pair_slots
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 

@@ -10,8 +10,8 @@ from reference import templates as reference
 from template_cases import LISTS, cases, lines
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.sources import MOST_GRAMS, Source, grams, number_of, plain_lower, quantiles, shape
-from espalier.engine.templates import (
+from espalier.engine.text.macros import MOST_GRAMS, Source, grams, number_of, plain_lower, quantiles, shape
+from espalier.engine.text.templates import (
     FIRST,
     HERE,
     LAST,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reference import templates as reference
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.lists import NameList, read_list
+from espalier.engine.text.gazetteers import NameList, read_list
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
 WORD = st.sampled_from(["a", "b", "A", "c", "é", "É"])

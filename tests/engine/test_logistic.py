@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from reference import classifiers as reference
 from scipy import optimize
 
-from espalier.engine.bags import bags_of_matrix, join_bags, select_bags, with_constant
-from espalier.engine.entropy import EntropyRegularised, minimise_with_entropy
+from espalier.engine.data.bags import bags_of_matrix, join_bags, select_bags, with_constant
 from espalier.engine.errors import EspalierError
-from espalier.engine.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic, solve
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise, minimise_by_newton
-from espalier.engine.threads import set_threads
+from espalier.engine.families.logistic import LogisticEntropy, LogisticModel, LogisticObjective, fit_logistic, solve
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise, minimise_by_newton
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.semisup.entropy import EntropyRegularised, minimise_with_entropy
 
 ROUNDING = 1e-11
 STEP, DIFFERENCE = 1e-5, 2e-7  # central differences: truncation 1e-10, cancellation 1e-16 * |loss| / 1e-5

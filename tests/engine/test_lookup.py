@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from espalier.engine import lookup
-from espalier.engine.templates import expand_rows, parse
+from espalier.engine.text import lookup
+from espalier.engine.text.templates import expand_rows, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
 # Few values, so that they repeat; among them boundary values, the empty text and what runs together with its neighbour.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reference import conlleval, edits
 from reference.label_bootstrap import noisy
 
-from espalier.engine import measures, spans
 from espalier.engine.errors import EspalierError
+from espalier.engine.labels import measures, spans
 
 EXACT = 1e-12  # ratios of small whole numbers
 SAMPLING = 0.15  # relative; the width of an interval from 2,000 resamples scatters by a few per cent

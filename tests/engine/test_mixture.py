@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reference import mixture as reference
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.mixture import Mixture, bags, choose_clusters, drop_empty, fit_mixture
-from espalier.engine.threads import set_threads
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.semisup.mixture import Mixture, bags, choose_clusters, drop_empty, fit_mixture
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDING = 1e-9  # EM steps compound the rounding of the ones before
@@ -204,7 +204,7 @@ def test_features_outside_the_vocabulary_are_named(indices, found):
 
 def test_pointers_beyond_the_data_are_refused():
     """Compiled code would read past the end of an array; in a process of its own, because that may crash."""
-    code = "from espalier.engine.mixture import fit_mixture; fit_mixture([0, 1, 900_000], [0, 1], [1.0, 1.0], 3, 1)"
+    code = "from espalier import fit_mixture; fit_mixture([0, 1, 900_000], [0, 1], [1.0, 1.0], 3, 1)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1, f"exit status {done.returncode}"
     assert "EspalierError" in done.stderr

@@ -16,10 +16,10 @@ import pytest
 from chain_problems import pack, random_theta, slot_features
 from reference.problems import random_problem
 
-from espalier.engine import decode
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import FAMILIES
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ["U00:%x[0,0]", "B", "*01:%x[-1,0]"]

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import classifiers as reference
 
-from espalier.engine.bags import bags_of_matrix, join_bags, select_bags
+from espalier.engine.data.bags import bags_of_matrix, join_bags, select_bags
 from espalier.engine.errors import EspalierError
-from espalier.engine.naive_bayes import fit_naive_bayes
-from espalier.engine.threads import set_threads
+from espalier.engine.families.naive_bayes import fit_naive_bayes
+from espalier.engine.runtime.threads import set_threads
 
 ROUNDING = 1e-10
 RISE = 1e-10  # relative; EM never lowers its objective but for rounding

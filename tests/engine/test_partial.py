@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from reference import chain, restricted
 from reference.problems import BOTH, UNIGRAM, random_problem
 
-from espalier.engine import decode
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset, select
+from espalier.engine.data.dataset import make_dataset, select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, seen_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import SOLVERS, minimise
-from espalier.engine.threads import set_threads
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, minimise
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.weights.layout import dense_layout, seen_layout
 
 ROUNDING = 1e-10
 LARGE = 1e-12  # relative to the sums of scores, at |theta| = 700

@@ -10,11 +10,11 @@ from chain_problems import pack
 from reference import solvers as reference
 from reference.problems import random_problem
 
-from espalier.engine import path as paths
-from espalier.engine.chain_objective import ChainObjective
 from espalier.engine.errors import EspalierError
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise import path as paths
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
 
 TIGHT = 1e-11  # tolerance asked of the solver, so that weights agree and not objectives alone
 VIOLATION = 1e-4  # of the first-order conditions, as in test_solvers

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers.pqn import (
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers.pqn import (
     FEWEST_PAIRS,
     MEMORY,
     MOST_PAIRS,

@@ -5,9 +5,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import templates as reference
 
-from espalier.engine import regexp
 from espalier.engine.errors import EspalierError
-from espalier.engine.regexp import CLASSES, LONGEST, compiled, first_match
+from espalier.engine.text import wapiti_regexp
+from espalier.engine.text.wapiti_regexp import CLASSES, LONGEST, compiled, first_match
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=400)
 ATOMS = [".", "a", "b", "A", "1", "-", "é", "$", "^", "[", "]", "(", "+", "{", "|", " ", "\\.", "\\*", "\\?",
@@ -66,7 +66,7 @@ def test_many_repetitions_take_no_longer_than_one(text, value, expected):
 
 def test_short_texts_are_left_to_re_and_long_ones_are_not(monkeypatch):
     expression, asked = compiled("a*b"), []
-    monkeypatch.setattr(regexp.Expression, "search_linearly", lambda self, data: asked.append(len(data)))
+    monkeypatch.setattr(wapiti_regexp.Expression, "search_linearly", lambda self, data: asked.append(len(data)))
     expression.search(b"a" * 10)
     expression.search(b"a" * 1000)
     assert asked == [1000]

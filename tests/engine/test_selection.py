@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from reference import chain
 from reference.problems import BOTH, Problem, random_problem
 
-from espalier.engine import selection
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.decode import viterbi
+from espalier.engine.decoding.decode import viterbi
 from espalier.engine.errors import EspalierError
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import minimise
+from espalier.engine.losses import feature_selection
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 
@@ -63,7 +63,7 @@ def expected_information(problem, feature):
 @pytest.mark.nojit
 def test_mutual_information_of_every_feature(lattice):
     (problem, dataset, layout), _ = lattice
-    found = selection.mutual_information(dataset, layout)
+    found = feature_selection.mutual_information(dataset, layout)
     expected = [expected_information(problem, feature) for feature in slot_features(layout)]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
@@ -73,7 +73,7 @@ def test_mutual_information_by_hand():
     packed = pack(
         Problem(2, [1, 1], False, [[[0, 1]], [[-1, 1]], [[0, 1]], [[-1, 1]]], [[1], [0], [1], [0]], [1.0] * 4)
     )
-    found = selection.mutual_information(packed.dataset, packed.layout)
+    found = feature_selection.mutual_information(packed.dataset, packed.layout)
     np.testing.assert_allclose(found, [math.log(2), math.log(2), 0.0, 0.0], atol=1e-15)
 
 
@@ -87,15 +87,19 @@ def test_counts_of_every_feature(lattice):
         for feature in chain.features(sequence, labels):
             if feature in expected:
                 expected[feature] += weight
-    np.testing.assert_allclose(selection.counts(dataset, layout), list(expected.values()), atol=1e-12)
+    np.testing.assert_allclose(feature_selection.counts(dataset, layout), list(expected.values()), atol=1e-12)
 
 
 def test_keep_by_number_and_by_least_score():
     scores = np.array([2.0, 5.0, 1.0, 2.0, 2.0])
-    assert selection.keep(scores, count=3).tolist() == [True, True, False, True, False]
-    assert selection.keep(scores, count=0).tolist() == [False] * 5
-    assert selection.keep(scores, least=2.0).tolist() == [True, True, False, True, True]
-    assert selection.keep(selection.magnitudes(np.array([-3.0, 1.0, 2.0])), count=2).tolist() == [True, False, True]
+    assert feature_selection.keep(scores, count=3).tolist() == [True, True, False, True, False]
+    assert feature_selection.keep(scores, count=0).tolist() == [False] * 5
+    assert feature_selection.keep(scores, least=2.0).tolist() == [True, True, False, True, True]
+    assert feature_selection.keep(feature_selection.magnitudes(np.array([-3.0, 1.0, 2.0])), count=2).tolist() == [
+        True,
+        False,
+        True,
+    ]
 
 
 @EXAMPLES
@@ -104,11 +108,11 @@ def test_a_restricted_layout_is_the_whole_one_with_the_other_weights_at_zero(lat
     """Same features, same loss, same gradient, same labels: and theta goes there and back."""
     (_, dataset, layout), theta = lattice
     mask = random_theta(layout.size, 3) > 0.0
-    small = selection.restrict(layout, mask)
+    small = feature_selection.restrict(layout, mask)
     features = slot_features(layout)
     assert slot_features(small) == [features[k] for k in np.flatnonzero(mask)]
     assert (small.n_labels, small.n_observations) == (layout.n_labels, layout.n_observations)
-    whole = selection.expand(theta[mask], mask)
+    whole = feature_selection.expand(theta[mask], mask)
     np.testing.assert_array_equal(whole, np.where(mask, theta, 0.0))
     value, gradient = ChainObjective(dataset, layout).value_and_gradient(whole)
     small_value, small_gradient = ChainObjective(dataset, small).value_and_gradient(theta[mask])
@@ -120,7 +124,7 @@ def test_a_restricted_layout_is_the_whole_one_with_the_other_weights_at_zero(lat
 @pytest.mark.parametrize("mask", [True, False])
 def test_all_or_nothing_can_be_kept(mask):
     packed = pack(random_problem(5, 3, 4, 2, [3, 4, 2]))
-    small = selection.restrict(packed.layout, np.full(packed.layout.size, mask))
+    small = feature_selection.restrict(packed.layout, np.full(packed.layout.size, mask))
     assert small.size == (packed.layout.size if mask else 0)
     objective = ChainObjective(packed.dataset, small)
     assert objective.value(np.zeros(small.size)) == pytest.approx(
@@ -135,14 +139,14 @@ def test_more_features_fit_the_training_data_better():
     ridge = ElasticNet(0.0, 0.5)
     full = minimise("lbfgs", ChainObjective(dataset, layout), ridge)
     baselines = {
-        "cut-off": selection.counts(dataset, layout),
-        "mutual information": selection.mutual_information(dataset, layout),
-        "threshold": selection.magnitudes(full.theta),
+        "cut-off": feature_selection.counts(dataset, layout),
+        "mutual information": feature_selection.mutual_information(dataset, layout),
+        "threshold": feature_selection.magnitudes(full.theta),
     }
     for scores in baselines.values():
         reached = []
         for count in (3, 10, layout.size):
-            small = selection.restrict(layout, selection.keep(scores, count=count))
+            small = feature_selection.restrict(layout, feature_selection.keep(scores, count=count))
             reached.append(minimise("lbfgs", ChainObjective(dataset, small), ridge, tolerance=1e-8).objective)
         assert reached[0] > reached[1] > reached[2]
         assert reached[2] == pytest.approx(full.objective, rel=1e-3)
@@ -152,18 +156,18 @@ def test_what_is_refused():
     packed = pack(random_problem(5, 3, 4, 2, [3, 4, 2]))
     scores = np.zeros(packed.layout.size)
     with pytest.raises(EspalierError, match="give either how many weights to keep or the least score"):
-        selection.keep(scores)
+        feature_selection.keep(scores)
     with pytest.raises(EspalierError, match="give either how many weights to keep or the least score"):
-        selection.keep(scores, 1, 0.5)
+        feature_selection.keep(scores, 1, 0.5)
     with pytest.raises(EspalierError, match=f"{len(scores) + 1} weights to keep: expected 0 to {len(scores)}"):
-        selection.keep(scores, len(scores) + 1)
+        feature_selection.keep(scores, len(scores) + 1)
     with pytest.raises(EspalierError, match=f"expected {len(scores)} values of true or false"):
-        selection.restrict(packed.layout, np.ones(3, bool))
+        feature_selection.restrict(packed.layout, np.ones(3, bool))
     with pytest.raises(EspalierError, match=f"expected {len(scores)} values of true or false"):
-        selection.restrict(packed.layout, np.ones(len(scores)))
+        feature_selection.restrict(packed.layout, np.ones(len(scores)))
     with pytest.raises(EspalierError, match="theta has 2 weights: expected the 3 that were kept"):
-        selection.expand(np.zeros(2), np.ones(3, bool))
+        feature_selection.expand(np.zeros(2), np.ones(3, bool))
     unknown = packed.dataset._replace(labels=np.full_like(packed.dataset.labels, -1))
-    for baseline in (selection.counts, selection.mutual_information):
+    for baseline in (feature_selection.counts, feature_selection.mutual_information):
         with pytest.raises(EspalierError, match="position 0 has no label"):
             baseline(unknown, packed.layout)

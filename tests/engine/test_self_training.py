@@ -5,16 +5,16 @@ import pytest
 from chain_problems import pack
 from reference.problems import BOTH, random_problem
 
-from espalier.engine import decode
-from espalier.engine.bags import bags_of_matrix, select_bags
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import select
+from espalier.engine.data.bags import bags_of_matrix, select_bags
+from espalier.engine.data.dataset import select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.logistic import fit_logistic
-from espalier.engine.naive_bayes import fit_naive_bayes
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.self_training import self_train, self_train_documents, self_train_sequences
-from espalier.engine.solvers import minimise
+from espalier.engine.families.logistic import fit_logistic
+from espalier.engine.families.naive_bayes import fit_naive_bayes
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.semisup.self_training import self_train, self_train_documents, self_train_sequences
 
 
 class Script:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import chain
 
-from espalier.engine.chain_objective import observed_counts
-from espalier.engine.data import select
-from espalier.engine.index import pair_sets
-from espalier.engine.sequence import add_expected, expect, make_room
+from espalier.engine.chain.one_sequence import add_expected, expect, make_room
+from espalier.engine.chain.pair_sets import pair_sets
+from espalier.engine.data.dataset import select
+from espalier.engine.losses.chain_objective import observed_counts
 
 ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with room
 LARGE = 1e-8  # the same where scores of thousands carry fewer decimals

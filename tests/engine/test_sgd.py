@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from reference import solvers as reference
 from reference.problems import random_problem
 
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset
+from espalier.engine.chain.one_sequence import make_room
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.sequence import make_room
-from espalier.engine.solvers import minimise
-from espalier.engine.solvers import sgd as module
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.optimise.solvers import sgd as module
+from espalier.engine.weights.layout import dense_layout
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=30)
 

@@ -8,14 +8,12 @@ from chain_problems import pack, random_theta, slot_features, weights_of
 from reference import chain
 from reference.problems import random_problem
 
-from espalier.engine import threads
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import UNKNOWN, make_dataset
+from espalier.engine.data.dataset import UNKNOWN, make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import Layout, dense_layout, merged, seen_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.restriction import present, renumber, restrict
-from espalier.engine.sharded import (
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.parts.sharded_objective import (
     BLOCK_TOKENS,
     InProcess,
     Part,
@@ -28,7 +26,9 @@ from espalier.engine.sharded import (
     root_of,
     tree_sum,
 )
-from espalier.engine.solvers import minimise
+from espalier.engine.runtime import threads
+from espalier.engine.weights.layout import Layout, dense_layout, merged, seen_layout
+from espalier.engine.weights.sublayout import present, renumber, restrict
 
 ROUNDING = 1e-11  # sums of the same terms in another order
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from reference import solvers as reference
 from reference.problems import BOTH, Problem, random_problem
 
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout
-from espalier.engine.monitor import STOP_REASONS, Monitor
-from espalier.engine.penalty import ElasticNet, soft_threshold
-from espalier.engine.solvers import SOLVERS, fitting, minimise
-from espalier.engine.threads import set_threads
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.monitor import STOP_REASONS, Monitor
+from espalier.engine.optimise.penalty import ElasticNet, soft_threshold
+from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.weights.layout import dense_layout
 
 TIGHT = 1e-9  # tolerance asked of the solvers
 VIOLATION = 1e-4  # of the first-order conditions; the objective is flat there, so it is coarser than TIGHT

@@ -5,12 +5,12 @@ import gzip
 import numpy as np
 import pytest
 
-from espalier.engine.bags import make_bags, select_bags
-from espalier.engine.logistic import fit_logistic
-from espalier.engine.mixture import drop_empty, fit_mixture
-from espalier.engine.naive_bayes import fit_naive_bayes
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.weighting import back_off, cluster_weights, effective_sample_size
+from espalier.engine.data.bags import make_bags, select_bags
+from espalier.engine.families.logistic import fit_logistic
+from espalier.engine.families.naive_bayes import fit_naive_bayes
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.semisup.mixture import drop_empty, fit_mixture
+from espalier.engine.semisup.weighting import back_off, cluster_weights, effective_sample_size
 
 pytestmark = pytest.mark.corpus
 WORDS, LABELLED = 1500, 300

@@ -9,7 +9,7 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOBES
 
-from espalier.engine.spans import (
+from espalier.engine.labels.spans import (
     BOTH,
     ENDS,
     KIND,

@@ -13,10 +13,10 @@ import pytest
 from chain_problems import pack, random_theta
 from reference.problems import random_problem
 
-from espalier.engine import threads
-from espalier.engine.chain_objective import ChainObjective
 from espalier.engine.errors import EspalierError
-from espalier.engine.sharded import in_process
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.parts.sharded_objective import in_process
+from espalier.engine.runtime import threads
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,7 +147,7 @@ def test_no_module_forks():
 def test_workers_of_a_test_run_share_the_cores():
     """What tests/conftest.py does when pytest runs in several processes."""
     code = "import sys; sys.path.insert(0, 'tests'); import conftest\n"
-    code += "from espalier.engine.threads import threads; print(threads())"
+    code += "from espalier.engine.runtime.threads import threads; print(threads())"
     for count, expected in (("1", threads.available_cores()), ("999", 1)):
         env = {**os.environ, "PYTEST_XDIST_WORKER_COUNT": count, "PYTHONPATH": str(ROOT)}
         env.pop("ESPALIER_THREADS", None)
@@ -156,7 +156,7 @@ def test_workers_of_a_test_run_share_the_cores():
 
 
 def test_vectors_are_summed_alike_for_any_budget():
-    from espalier.engine.vectors import dot
+    from espalier.engine.runtime.vectors import dot
 
     a = np.random.default_rng(0).normal(size=200_001)
     found = set()

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.engine.bags import bags_of_matrix, input_keys
+from espalier.engine.data.bags import bags_of_matrix, input_keys
 from espalier.engine.errors import EspalierError
-from espalier.engine.logistic import fit_logistic
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.weighting import (
+from espalier.engine.families.logistic import fit_logistic
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.semisup.weighting import (
     back_off,
     cluster_weights,
     covariate_weights,

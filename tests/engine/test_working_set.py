@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.problems import random_problem
 
-from espalier.engine import blocks, working_set
-from espalier.engine.blocks import BlockObjective
-from espalier.engine.chain_objective import ChainObjective
+from espalier.engine.blockwise import blocks
+from espalier.engine.blockwise.blocks import BlockObjective
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.solvers import SOLVERS, minimise
-from espalier.engine.threads import set_threads
-from espalier.engine.working_set import minimise_virtual, scan
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise import virtual_weights
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, minimise
+from espalier.engine.optimise.virtual_weights import minimise_virtual, scan
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.weights.layout import dense_layout
 
 L1 = [name for name, solver in SOLVERS.items() if solver.accepts_l1 and solver.exact]
 PENALTY = ElasticNet(0.3, 0.1)
@@ -51,7 +52,7 @@ def run(packed, solver="sbcd", **options):
 @pytest.mark.parametrize("solver", L1)
 def test_the_optimum_of_the_dense_problem(packed, solver, at_once, monkeypatch):
     """Also when only a few violators may come in at once: the limit delays and never stops."""
-    monkeypatch.setattr(working_set, "LEAST", at_once)
+    monkeypatch.setattr(virtual_weights, "LEAST", at_once)
     layout, result = run(packed, solver)
     dense = dense_layout(packed.problem.n_labels, packed.problem.kinds, packed.problem.start)
     objective = ChainObjective(packed.dataset, dense)
@@ -92,7 +93,7 @@ def test_the_scan_is_the_dense_gradient(lattice, scale, bases, seed):
         mine = family == f
         code = previous[mine].astype(np.int64) * problem.n_labels + label[mine] if f == 2 else label[mine]
         keys.append(observation[mine].astype(np.int64) * dense.family(name)[2] + code)
-    layout = working_set._layout(keys, problem.n_labels, len(problem.kinds))
+    layout = virtual_weights._layout(keys, problem.n_labels, len(problem.kinds))
     theta = scale * random_theta(layout.size, seed)
     kinds = np.array(problem.kinds, np.uint8)
     with mock.patch.object(blocks, "BASES", bases):

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from small_project import environment, write_project
 
-from espalier.engine.compiling import Compiling
+from espalier.engine.runtime.compiling import Compiling
 from espalier.flows.pipeline import STEPS
 from espalier.flows.terminal import BarProgress, PlainProgress, Terminal
 from espalier.tasks.progress import working

@@ -12,8 +12,8 @@ from small_project import Background
 from stage_runs import small_params, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.solvers import SOLVERS
-from espalier.engine.state import State
+from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solvers import SOLVERS
 from espalier.tasks import checkpoint, store, train
 from espalier.tasks.checkpoint import FOLDER, Checkpoint, key_of
 from espalier.tasks.progress import Progress

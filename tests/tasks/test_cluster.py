@@ -18,12 +18,12 @@ import pytest
 from small_project import Background, eventually
 from stage_runs import run_stages, small_params
 
-from espalier.engine import mixture
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds
-from espalier.engine.penalty import ElasticNet
-from espalier.engine.sharded import InProcess, Part, ShardedObjective, cover, cut
-from espalier.engine.solvers import minimise
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.parts.sharded_objective import InProcess, Part, ShardedObjective, cover, cut
+from espalier.engine.semisup import mixture
+from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import plan, store, train
 from espalier.tasks.checkpoint import FOLDER
 from espalier.tasks.cluster import blocks, sharing, training, worker, workers
@@ -158,7 +158,7 @@ def job_of(data, tmp_path):
 @pytest.fixture
 def as_worker():
     """What a worker holds is forgotten afterwards."""
-    from espalier.engine import threads
+    from espalier.engine.runtime import threads
 
     yield
     worker._held.clear()
@@ -371,7 +371,7 @@ def test_messages_and_shared_memory_bring_the_same_bytes(project):
 
 
 def budget():
-    from espalier.engine import threads
+    from espalier.engine.runtime import threads
 
     return threads.threads()
 

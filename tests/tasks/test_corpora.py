@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from espalier.engine.spans import spans_of
+from espalier.engine.labels.spans import spans_of
 from espalier.tasks.formats import Reading
 from espalier.tasks.params import Ingest
 from espalier.tasks.sources import cmudict, files

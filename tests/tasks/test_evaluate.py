@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 from stage_runs import run_stages, small_params, tree
 
-from espalier.engine.data import select
+from espalier.engine.data.dataset import select
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds
-from espalier.engine.measures import measure_of
+from espalier.engine.labels.measures import measure_of
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import evaluate, headline, store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from reference import chain, restricted
 from small_models import LETTERS, model_of, observations_of, weights_of
 
-from espalier.engine import decode
-from espalier.engine.data import make_dataset, select
+from espalier.engine.data.dataset import make_dataset, select
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import explain
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)

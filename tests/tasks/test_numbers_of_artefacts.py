@@ -9,8 +9,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BY_PROCESSOR = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "power", "sin", "cos", "tanh",
                 "dot", "vdot", "inner", "matmul", "tensordot", "linalg"}  # fmt: skip
 COMPILED = {"kernel", "ordered"}  # in a kernel these are the C library's
-THEORY = {"engine/asymptotics.py", "engine/finite_samples.py"}  # figures of experiments, no artefact of a stage
-WHOLE_NUMBERS = {"engine/measures.py"}  # products of counts are exact in any order
+THEORY = {
+    "engine/semisup/asymptotics.py",
+    "engine/semisup/finite_samples.py",
+}  # figures of experiments, no artefact of a stage
+WHOLE_NUMBERS = {"engine/labels/measures.py"}  # products of counts are exact in any order
 
 
 def sources():
@@ -34,7 +37,7 @@ def by_processor(tree):
 @pytest.mark.parametrize("name", sources())
 def test_exp_log_and_products_come_from_our_kernels(name):
     found = list(by_processor(ast.parse((ROOT / name).read_text(encoding="utf-8"))))
-    assert found == [], "use engine.vectors, or math for single numbers"
+    assert found == [], "use engine.runtime.vectors, or math for single numbers"
 
 
 def test_they_are_seen():

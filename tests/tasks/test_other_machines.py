@@ -10,11 +10,13 @@ import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 from stage_runs import tree
 
-from espalier.engine import target
+from espalier.engine.runtime import compile_target
 
 HERE = Path(__file__).resolve().parent
 TIMES = "models/timing.jsonl"
-pytestmark = pytest.mark.skipif(target.common_target() is None, reason="another kind of processor: nothing is promised")
+pytestmark = pytest.mark.skipif(
+    compile_target.common_target() is None, reason="another kind of processor: nothing is promised"
+)
 
 
 def beyond_avx2():
@@ -46,9 +48,9 @@ def test_the_processor_changes_no_byte(tmp_path, solver):
 
 def test_the_target_is_named(monkeypatch):
     monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
-    assert target.compile_target() == "x86-64-v3"
+    assert compile_target.compile_target() == "x86-64-v3"
     monkeypatch.setenv("NUMBA_CPU_NAME", "znver4")
-    assert target.compile_target() == "znver4 (NUMBA_CPU_NAME)"
+    assert compile_target.compile_target() == "znver4 (NUMBA_CPU_NAME)"
 
 
 @pytest.mark.parametrize("lost", ["avx2", "fma", "bmi2"])
@@ -56,22 +58,22 @@ def test_an_older_processor_gets_code_of_its_own(monkeypatch, lost):
     class Config:
         CPU_NAME = CPU_FEATURES = None
 
-    features = dict.fromkeys(target.NEEDED, True) | {lost: False}
+    features = dict.fromkeys(compile_target.NEEDED, True) | {lost: False}
     monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
-    monkeypatch.setattr(target.llvm, "get_host_cpu_features", lambda: features)
-    monkeypatch.setattr(target.llvm, "get_host_cpu_name", lambda: "nehalem")
-    target.pin(Config)
-    assert (Config.CPU_NAME, target.compile_target()) == (None, "nehalem, this processor alone")
+    monkeypatch.setattr(compile_target.llvm, "get_host_cpu_features", lambda: features)
+    monkeypatch.setattr(compile_target.llvm, "get_host_cpu_name", lambda: "nehalem")
+    compile_target.pin(Config)
+    assert (Config.CPU_NAME, compile_target.compile_target()) == (None, "nehalem, this processor alone")
 
 
 def test_another_architecture_gets_code_of_its_own(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    assert target.common_target() is None
+    assert compile_target.common_target() is None
 
 
 def test_a_target_that_the_user_chose_is_kept():
     class Config:
         CPU_NAME, CPU_FEATURES = "znver4", None
 
-    target.pin(Config)
+    compile_target.pin(Config)
     assert (Config.CPU_NAME, Config.CPU_FEATURES) == ("znver4", None)

@@ -10,7 +10,7 @@ from small_models import model_of
 from stage_runs import run_stages
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.spans import spans
+from espalier.engine.labels.spans import spans
 from espalier.tasks import decoding, formats, store, stream
 from espalier.tasks.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
 from espalier.tasks.params import Ingest, Params
@@ -236,7 +236,7 @@ def test_a_model_that_says_nonsense_of_its_files_is_refused(reading):
 
 
 def test_posterior_decoding_takes_each_label_by_itself():
-    from espalier.engine import decode
+    from espalier.engine.decoding import decode
     from espalier.tasks.tagging import dataset_of
 
     words = ["ab/é", "bba", "a/a/", "ééb😀"]

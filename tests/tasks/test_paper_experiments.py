@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from espalier.engine.layout import dense_layout
+from espalier.engine.weights.layout import dense_layout
 from espalier.tasks.experiments import (
     Settings,
     chunking,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.solvers import SOLVERS
+from espalier.engine.optimise.solvers import SOLVERS
 from espalier.tasks import params
 from espalier.tasks.params import Params, default_yaml, load_params
 from espalier.tasks.report import summary

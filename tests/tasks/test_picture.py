@@ -8,8 +8,8 @@ import pytest
 from small_models import model_of
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import charts, picture
 
 

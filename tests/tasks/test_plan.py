@@ -5,11 +5,11 @@ import psutil
 import pytest
 from stage_runs import run_stages, small_params, tree
 
-from espalier.engine import seen_counts
-from espalier.engine.data import make_dataset, select
+from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds, seen_layout
 from espalier.engine.model import Model
+from espalier.engine.weights import seen_counts
+from espalier.engine.weights.layout import dense_layout, observation_kinds, seen_layout
 from espalier.tasks import plan, store
 from espalier.tasks.params import Train
 
@@ -126,8 +126,8 @@ def test_workers_of_this_machine_are_counted_in(project):
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
-    from espalier.engine.layout import dense_layout, observation_kinds
-    from espalier.engine.sharded import Part, cut
+    from espalier.engine.parts.sharded_objective import Part, cut
+    from espalier.engine.weights.layout import dense_layout, observation_kinds
     from espalier.tasks.cluster.workers import ranges
 
     params, manifest = small_params(), store.read_manifest(project)

@@ -10,9 +10,9 @@ import pytest
 from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds
-from espalier.engine.measures import F1, TOKEN_ERROR, Counts
+from espalier.engine.labels.measures import F1, TOKEN_ERROR, Counts
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import headline, promote, store
 from espalier.tasks.params import Promote
 from espalier.tasks.progress import Progress

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.monitor import STOP_REASONS
+from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import page, profile, report, store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress

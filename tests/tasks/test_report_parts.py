@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from test_report import CHUNK, HOSTILE, MANIFEST, METRICS, Document, document, inputs, predictions, write_artefacts
 
-from espalier.engine import target
-from espalier.engine.spans import Span
+from espalier.engine.labels.spans import Span
+from espalier.engine.runtime import compile_target
 from espalier.tasks import page, report, store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -190,7 +190,7 @@ def test_the_commit_is_read_from_the_files_of_git(tmp_path):
 def test_the_environment_has_versions_and_no_names_of_people_or_places(tmp_path):
     found = record.environment(tmp_path)
     assert found["numpy"] == np.__version__ and found["Python"].count(".") == 2 and "cores" in found["threads"]
-    assert found["compiled for"] == target.compile_target() and found["processor"] == record.processor()
+    assert found["compiled for"] == compile_target.compile_target() and found["processor"] == record.processor()
     text = " ".join(found.values())
     assert "/" not in text and Path.home().name not in text.split()
 

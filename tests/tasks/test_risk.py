@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from reference import chain, templates
 
-from espalier.engine.layout import KINDS, dense_layout
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import KINDS, dense_layout
 from espalier.tasks import risk
 from espalier.tasks.sources import simulated
 

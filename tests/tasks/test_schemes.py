@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import formats as reference
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.scheme import transitions_of
+from espalier.engine.labels.scheme import transitions_of
 from espalier.tasks import formats
 from espalier.tasks.formats import Reading, schemes
 
@@ -81,7 +81,7 @@ def test_any_labels_mean_the_same_chunks_or_are_refused(source, data):
 @EXAMPLES
 @given(st.data())
 def test_violations_are_those_of_the_engine(scheme, data):
-    """Position by position what engine.scheme allows; a chunk left open at the end counts at its last token."""
+    """Position by position what engine.labels.scheme allows; a chunk left open at the end counts at its last token."""
     every = ["O", *(f"{letter}-{kind}" for letter in LETTERS[scheme] for kind in ("X", "Y-Z"))]
     allowed = transitions_of(every, scheme)
     sequences = data.draw(st.lists(st.lists(st.sampled_from(every), min_size=1, max_size=5), min_size=1, max_size=3))

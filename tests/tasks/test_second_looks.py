@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from stage_runs import run_stages
 
-from espalier.engine.measures import TOKEN_ERROR
+from espalier.engine.labels.measures import TOKEN_ERROR
 from espalier.tasks import evaluate, second_looks, store
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.report import second_looks as words

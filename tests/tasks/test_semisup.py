@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from espalier.engine.asymptotics import bayes_error
-from espalier.engine.threads import set_threads
+from espalier.engine.runtime.threads import set_threads
+from espalier.engine.semisup.asymptotics import bayes_error
 from espalier.tasks.experiments import Settings, semisup, semisup_report
 from espalier.tasks.experiments.semisup import CASES, draw, estimate, limits, predicted, problem, sampled
 from espalier.tasks.experiments.semisup_report import SEED, STRENGTH

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.engine import measures
+from espalier.engine.labels import measures
 from espalier.tasks import slices, store
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)

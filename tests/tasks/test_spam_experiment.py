@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from espalier.engine.bags import bags_of_matrix
+from espalier.engine.data.bags import bags_of_matrix
 from espalier.tasks.experiments import Settings, spam, spam_report
 from espalier.tasks.experiments.spam import Choices, compared, distinct, draw, frequent, prepare, restrict
 from espalier.tasks.experiments.writing import html, markdown

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import observation_kinds
+from espalier.engine.weights.layout import observation_kinds
 from espalier.tasks import store
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)

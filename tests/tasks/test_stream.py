@@ -14,8 +14,8 @@ from reference import conll, restricted
 from small_models import LETTERS, best_by_enumeration, model_of, observations_of, weights_of
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout
 from espalier.tasks import stream
 from espalier.tasks.stream import Asked
 

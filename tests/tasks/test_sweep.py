@@ -9,11 +9,11 @@ import pytest
 import yaml
 from stage_runs import run_stages, small_params, tree
 
-from espalier.engine import decode
+from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.measures import Counts, token_error
+from espalier.engine.labels.measures import Counts, token_error
 from espalier.engine.model import Model
-from espalier.engine.path import Point
+from espalier.engine.optimise.path import Point
 from espalier.tasks import path_page, rho1_path, store, sweep
 from espalier.tasks.progress import Progress
 from espalier.tasks.report.summary import stop_words

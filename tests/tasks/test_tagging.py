@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import LETTERS, best_by_enumeration, model_of
 
-from espalier.engine.data import make_dataset
-from espalier.engine.layout import dense_layout
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.model import Model
+from espalier.engine.weights.layout import dense_layout
 from espalier.tasks import store, tagging
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)

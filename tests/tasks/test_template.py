@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from reference import templates as reference
 from stage_runs import run_stages, small_params, tree
 
-from espalier.engine import lookup
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
+from espalier.engine.text import lookup
 from espalier.tasks import store, tagging, template
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from reference import templates as reference
 from template_cases import LISTS, cases
 
-from espalier.engine import lookup
-from espalier.engine.templates import expand_rows
+from espalier.engine.text import lookup
+from espalier.engine.text.templates import expand_rows
 from espalier.tasks.store import sequence_offsets
 from espalier.tasks.templates import column_names, encode, expand, parse, resolve
 

@@ -7,12 +7,12 @@ import pytest
 from reference import chain, templates
 from stage_runs import run_stages, small_params, tree
 
-from espalier.engine import threads
-from espalier.engine.data import make_dataset
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.layout import dense_layout, observation_kinds, seen_layout
 from espalier.engine.model import Model
-from espalier.engine.monitor import STOP_REASONS
+from espalier.engine.optimise.monitor import STOP_REASONS
+from espalier.engine.runtime import threads
+from espalier.engine.weights.layout import dense_layout, observation_kinds, seen_layout
 from espalier.tasks import store, train
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress

@@ -1,14 +1,14 @@
-"""What is clustered and how it is told, and the stage against the formulas of engine.weighting."""
+"""What is clustered and how it is told, and the stage against the formulas of engine.semisup.weighting."""
 
 import numpy as np
 import polars as pl
 import pytest
 from stage_runs import run_stages, small_params, tree
 
-from espalier.engine.data import make_dataset
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.mixture import Mixture
-from espalier.engine.weighting import drift, jensen_shannon
+from espalier.engine.semisup.mixture import Mixture
+from espalier.engine.semisup.weighting import drift, jensen_shannon
 from espalier.tasks import store, weigh
 from espalier.tasks.params import Weigh
 from espalier.tasks.progress import Progress

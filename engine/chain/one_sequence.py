@@ -1,0 +1,258 @@
+"""Expected counts of one sequence at a time, straight from theta.
+
+For solvers that move theta between sequences or need the counts of each sequence by
+itself. Nothing is shared between sequences; inside one, the pairwise factor is made
+once for each distinct set of bigram observations. Scaled in the linear domain as in
+`forward_backward`; a sequence with a step too wide for that goes to logarithms.
+Cost: Y^2 a position, and Y^2 a distinct set for its factor.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from espalier.engine.chain.pair_sets import PairSets
+from espalier.engine.chain.scores import SAFE_RANGE, pair_scores
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.runtime.inner_loops import add_runs
+from espalier.engine.runtime.jit import kernel
+from espalier.engine.weights.layout import Layout
+
+
+class Room(NamedTuple):
+    """Scratch memory for any sequence of a data set: T positions, D distinct sets in one sequence at most."""
+
+    score: np.ndarray  # [T, Y], u_t(y)
+    alpha: np.ndarray  # [T, Y], or its logarithm
+    beta: np.ndarray  # [T, Y], or its logarithm
+    gamma: np.ndarray  # [T, Y], p(y_t = y)
+    scale: np.ndarray  # [T], c_t, or its logarithm
+    pair_score: np.ndarray  # [D, Y, Y]
+    factor: np.ndarray  # [D, Y, Y], exp(pair_score - its maximum)
+    pairs: np.ndarray  # [D, Y, Y], expected number of pairs, summed over the positions of the set
+    shift: np.ndarray  # [D], maximum of pair_score
+    which: np.ndarray  # int32 [T], the row d of a position's set
+    set_of: np.ndarray  # int32 [D], the set p of row d
+    row_of: np.ndarray  # int32 [P], the row of set p; it holds if set_of points back
+    terms: np.ndarray  # [Y]
+    flat: np.ndarray  # [Y * Y]
+
+
+def make_room(dataset: Dataset, layout: Layout, sets: PairSets) -> Room:
+    n_labels, n_sets = layout.n_labels, len(sets.ptr) - 1
+    longest = int(np.diff(dataset.offsets).max(initial=1))
+    most = int(_most_distinct(dataset.offsets, sets.of_position, np.full(n_sets, -1, np.int64)))
+    rows, matrices = (longest, n_labels), (most, n_labels, n_labels)
+    return Room(
+        np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows), np.empty(longest),
+        np.empty(matrices), np.empty(matrices), np.empty(matrices), np.empty(most),
+        np.empty(longest, np.int32), np.empty(most, np.int32), np.zeros(n_sets, np.int32),
+        np.empty(n_labels), np.empty(n_labels**2),
+    )  # fmt: skip
+
+
+@kernel
+def _most_distinct(offsets, of_position, last):
+    """Largest number of distinct sets in one sequence; `last` [P] is scratch, -1 on entry."""
+    most = 1
+    for n in range(len(offsets) - 1):
+        found = 0
+        for t in range(offsets[n] + 1, offsets[n + 1]):
+            if last[of_position[t]] != n:
+                last[of_position[t]] = n
+                found += 1
+        most = max(most, found)
+    return most
+
+
+@kernel
+def fill_scores(theta, unit, layout, observations, sets, lo, hi, room):
+    """Scores at unit * theta of the positions lo..hi-1 and their distinct sets; (number of sets, widest step)."""
+    n_labels = layout.n_labels
+    terms, flat, widest, found = room.terms, room.flat, 0.0, 0
+    for t in range(lo, hi):
+        terms[:] = 0.0
+        add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, terms)
+        if t == lo:
+            add_runs(theta, layout.start_ptr, layout.start_code, observations, t, terms)
+        for y in range(n_labels):
+            room.score[t - lo, y] = unit * terms[y]
+        width = unit * (terms.max() - terms.min())
+        if t > lo:
+            p = sets.of_position[t]
+            if room.row_of[p] >= found or room.set_of[room.row_of[p]] != p:
+                pair_scores(theta, layout, sets, p, flat)
+                for i in range(n_labels):
+                    for y in range(n_labels):
+                        room.pair_score[found, i, y] = unit * flat[i * n_labels + y]
+                room.row_of[p], room.set_of[found] = found, p
+                room.shift[found] = unit * flat.max()
+                found += 1
+            d = room.row_of[p]
+            room.which[t - lo] = d
+            width += room.shift[d] - room.pair_score[d].min()
+        if not width <= widest:
+            widest = width
+    return found, widest
+
+
+@kernel
+def expect(theta, unit, layout, observations, sets, lo, hi, room):
+    """log Z at unit * theta; room.gamma and room.pairs hold the expected counts; and the number of distinct sets."""
+    found, widest = fill_scores(theta, unit, layout, observations, sets, lo, hi, room)
+    for d in range(found):
+        room.pairs[d] = 0.0
+    if widest <= SAFE_RANGE:
+        return _expect_scaled(hi - lo, found, room), found
+    log_z = log_alphas(hi - lo, room)
+    log_betas(hi - lo, room)
+    _expect_logarithms(hi - lo, room)
+    return log_z, found
+
+
+@kernel
+def _expect_scaled(length, found, room):
+    """alpha_t = e_t * (alpha_{t-1} E_t) / c_t and back; pairs are alpha_{t-1} v_t^T, times the factor at the end."""
+    score, alpha, beta, gamma, scale = room.score, room.alpha, room.beta, room.gamma, room.scale
+    factor, pairs, which, v = room.factor, room.pairs, room.which, room.terms
+    n_labels = len(v)
+    for d in range(found):
+        plain = np.exp(-room.shift[d])
+        for i in range(n_labels):
+            for y in range(n_labels):
+                s = room.pair_score[d, i, y]
+                factor[d, i, y] = plain if s == 0.0 else np.exp(s - room.shift[d])
+    log_z = 0.0
+    for t in range(length):
+        top = score[t].max()
+        for y in range(n_labels):
+            score[t, y] = np.exp(score[t, y] - top)
+            alpha[t, y] = 1.0 if t == 0 else 0.0
+        if t > 0:
+            d = which[t]
+            log_z += room.shift[d]
+            for i in range(n_labels):
+                a = alpha[t - 1, i]
+                for y in range(n_labels):
+                    alpha[t, y] += a * factor[d, i, y]
+        total = 0.0
+        for y in range(n_labels):
+            alpha[t, y] *= score[t, y]
+            total += alpha[t, y]
+        for y in range(n_labels):
+            alpha[t, y] /= total
+        scale[t] = total
+        log_z += np.log(total) + top
+    beta[length - 1] = 1.0
+    for t in range(length - 1, -1, -1):
+        for y in range(n_labels):
+            gamma[t, y] = alpha[t, y] * beta[t, y]
+            v[y] = score[t, y] * beta[t, y] / scale[t]
+        if t == 0:
+            break
+        d = which[t]
+        for i in range(n_labels):
+            a, total = alpha[t - 1, i], 0.0
+            for y in range(n_labels):
+                total += factor[d, i, y] * v[y]
+                pairs[d, i, y] += a * v[y]
+            beta[t - 1, i] = total
+    for d in range(found):
+        for i in range(n_labels):
+            for y in range(n_labels):
+                pairs[d, i, y] *= factor[d, i, y]
+    return log_z
+
+
+@kernel
+def log_sum_exp(values):
+    top = values.max()
+    total = 0.0
+    for value in values:
+        total += np.exp(value - top)
+    return top + np.log(total)
+
+
+@kernel
+def log_alphas(length, room):
+    """log Z from the scores; room.alpha = log p(y_t | x_1..x_t) and room.scale = log c_t, whose sum is log Z."""
+    score, alpha, scale, pair_score, terms = room.score, room.alpha, room.scale, room.pair_score, room.terms
+    n_labels = len(terms)
+    log_z = 0.0
+    for t in range(length):
+        for y in range(n_labels):
+            alpha[t, y] = score[t, y]
+            if t > 0:
+                for i in range(n_labels):
+                    terms[i] = alpha[t - 1, i] + pair_score[room.which[t], i, y]
+                alpha[t, y] += log_sum_exp(terms)
+        scale[t] = log_sum_exp(alpha[t])
+        for y in range(n_labels):
+            alpha[t, y] -= scale[t]
+        log_z += scale[t]
+    return log_z
+
+
+@kernel
+def log_betas(length, room):
+    """room.beta, so that alpha_t + beta_t is the logarithm of the marginal of position t."""
+    score, beta, scale, pair_score, terms = room.score, room.beta, room.scale, room.pair_score, room.terms
+    n_labels = len(terms)
+    beta[length - 1] = 0.0
+    for t in range(length - 1, 0, -1):
+        for i in range(n_labels):
+            for y in range(n_labels):
+                terms[y] = pair_score[room.which[t], i, y] + score[t, y] + beta[t, y]
+            beta[t - 1, i] = log_sum_exp(terms) - scale[t]
+
+
+@kernel
+def log_pair(room, t, i, y):
+    """log p(y_{t-1} = i, y_t = y), after `log_alphas` and `log_betas`."""
+    step = room.pair_score[room.which[t], i, y] + room.score[t, y] + room.beta[t, y] - room.scale[t]
+    return room.alpha[t - 1, i] + step
+
+
+@kernel
+def _expect_logarithms(length, room):
+    n_labels = len(room.terms)
+    for t in range(length):
+        for y in range(n_labels):
+            room.gamma[t, y] = np.exp(room.alpha[t, y] + room.beta[t, y])
+            if t > 0:
+                for i in range(n_labels):
+                    room.pairs[room.which[t], i, y] += np.exp(log_pair(room, t, i, y))
+
+
+@kernel
+def add_expected(layout, observations, sets, lo, hi, found, weight, room, out):
+    """out += weight * the counts in room.gamma and room.pairs, at the weights of the sequence's observations only."""
+    n_labels = layout.n_labels
+    gamma, flat = room.gamma, room.flat
+    for t in range(lo, hi):
+        _add_runs(layout.unigram_ptr, layout.unigram_code, observations, t, weight, gamma, t - lo, n_labels, out)
+        if t == lo:
+            _add_runs(layout.start_ptr, layout.start_code, observations, t, weight, gamma, 0, n_labels, out)
+    ptr, code, base = layout.bigram_ptr, layout.bigram_code, layout.bigram_ptr[0]
+    for d in range(found):
+        for i in range(n_labels):
+            for y in range(n_labels):
+                flat[i * n_labels + y] = weight * room.pairs[d, i, y]
+        for m in range(sets.ptr[room.set_of[d]], sets.ptr[room.set_of[d] + 1]):
+            begin, end = ptr[sets.observation[m]], ptr[sets.observation[m] + 1]
+            full = end - begin == len(flat)
+            for s in range(begin, end):
+                out[s] += flat[s - begin if full else code[s - base]]
+
+
+@kernel
+def _add_runs(ptr, code, observations, t, weight, gamma, row, n_labels, out):
+    base = ptr[0]
+    for k in range(observations.shape[1]):
+        x = observations[t, k]
+        if x < 0:
+            continue
+        begin, end = ptr[x], ptr[x + 1]
+        full = end - begin == n_labels
+        for s in range(begin, end):
+            out[s] += weight * gamma[row, s - begin if full else code[s - base]]

@@ -1,0 +1,84 @@
+"""What is derived once from a data set: distinct sets of bigram observations, and the transposed index.
+
+The pairwise factor of a position depends only on the set of bigram observations
+there, so it is computed once for each distinct set and not once for each position.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.runtime.grouping import carrying_columns, combine, ends, first_places, group
+from espalier.engine.weights.layout import Layout
+
+
+class PairSets(NamedTuple):
+    """P distinct sets of observations that carry bigram weights."""
+
+    of_position: np.ndarray  # int32 [T], -1 at the first position of a sequence
+    ptr: np.ndarray  # int64 [P + 1]
+    observation: np.ndarray  # int32, members of set p are observation[ptr[p]:ptr[p + 1]]
+
+
+class Inverse(NamedTuple):
+    """For each key its entries, in ascending order: entry[ptr[k]:ptr[k + 1]]."""
+
+    ptr: np.ndarray  # int64 [keys + 1]
+    entry: np.ndarray  # int32
+
+
+def invert(keys: np.ndarray, n_keys: int) -> Inverse:
+    """Positions of each key >= 0 in a flat array."""
+    return Inverse(*group(keys, n_keys))
+
+
+def check_observations(dataset: Dataset, layout: Layout) -> None:
+    """Ids outside the layout would read past the end of an array in compiled code."""
+    lowest, highest = int(dataset.observations.min(initial=-1)), int(dataset.observations.max(initial=-1))
+    if lowest < -1 or highest >= layout.n_observations:
+        raise EspalierError(
+            f"observation {lowest if lowest < -1 else highest} is not one of the {layout.n_observations} of the "
+            "vocabulary (or -1 for none): make features and model from the same vocabulary"
+        )
+    if int(dataset.labels.max(initial=-1)) >= layout.n_labels:
+        raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")
+    lowest = -1 - len(dataset.label_sets)
+    if int(dataset.labels.min(initial=-1)) < lowest:
+        raise EspalierError(f"label {int(dataset.labels.min())} names no label set: expected at least {lowest}")
+
+
+def check_labels(labels: np.ndarray, layout: Layout) -> None:
+    """Refuse unknown labels where each position must have one."""
+    unknown = np.flatnonzero((labels < 0) | (labels >= layout.n_labels))
+    if len(unknown):
+        raise EspalierError(f"position {unknown[0]} has no label: expected a known label at each position")
+
+
+def check_theta(theta: np.ndarray, layout: Layout) -> None:
+    if theta.shape != (layout.size,):
+        raise EspalierError(f"theta has shape {theta.shape}: expected the {layout.size} weights of the layout")
+
+
+def pair_sets(dataset: Dataset, layout: Layout) -> PairSets:
+    """Distinct sets, numbered by their sorted members; the empty set is a set like any other."""
+    observations = dataset.observations
+    inner = np.ones(len(observations), bool)
+    inner[dataset.offsets[:-1]] = False
+    inner = np.flatnonzero(inner)
+    carries = np.append(np.diff(layout.bigram_ptr) > 0, False)  # the last entry serves id -1
+    columns = carrying_columns(observations, layout.bigram_ptr)
+    ids, count = np.zeros(len(inner), np.int32), min(1, len(inner))
+    for c in columns:
+        column = observations[inner, c]
+        count = combine(ids, np.where(carries[column], column, np.int32(-1)), len(inner))
+    table = observations[inner[first_places(ids, count)]][:, columns]
+    table = np.where(carries[table], table, np.int32(-1))
+    order = np.lexsort(table.T[::-1]) if len(columns) else np.arange(count)
+    rank = np.empty(count, np.int32)
+    rank[order] = np.arange(count)
+    of_position = np.full(len(observations), -1, np.int32)
+    of_position[inner] = rank[ids]
+    table = table[order]
+    return PairSets(of_position, ends((table >= 0).sum(axis=1)), table[table >= 0])

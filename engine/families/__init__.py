@@ -1,0 +1,1 @@
+"""One module for each family of models beside the chain."""

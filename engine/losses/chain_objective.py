@@ -1,0 +1,235 @@
+"""The loss of a linear-chain CRF and its gradient, over one data set."""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from espalier.engine.chain.batches import Schedule, make_schedule
+from espalier.engine.chain.column_groups import Composites, find_composites
+from espalier.engine.chain.gather_gradient import Gathering, gather, make_gathering
+from espalier.engine.chain.pair_sets import Inverse, check_observations, check_theta, invert, pair_sets
+from espalier.engine.chain.posteriors import all_log_partitions, balanced, by_logarithms, posteriors
+from espalier.engine.chain.scatter_gradient import (
+    CHUNKS,
+    Plan,
+    add_unigrams,
+    fits,
+    make_plan,
+    pair_slots,
+    scattered_sums,
+)
+from espalier.engine.chain.scores import density, make_factors, padded
+from espalier.engine.chain.scratch import Room
+from espalier.engine.data.dataset import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
+from espalier.engine.losses.curvature import curvatures
+from espalier.engine.losses.partial_labels import partial_labels, silent
+from espalier.engine.losses.token_weights import first_weights, token_weights
+from espalier.engine.runtime.grouping import carrying_columns, sort_by
+from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.vectors import dot
+from espalier.engine.weights.layout import FAMILIES, Layout
+
+
+class ChainObjective:
+    """l(theta) = -sum_n w_n log p(y^n | x^n) (SBCD 4) and its gradient (SBCD 5).
+
+    The transposed index and the observed counts are made once; each call makes the
+    factors, runs forward-backward over the sequences and sums expectations: scattered by
+    position while theta fits the cache, else gathered by observation. Both are exact.
+    Partial labels and token weights add `terms` of their own; see these modules.
+    """
+
+    def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto", room: Room | None = None):
+        check_observations(dataset, layout)
+        density(sparse)  # an unknown name is refused here, not in the middle of a run
+        made = [make(dataset, layout, sparse) for make in (partial_labels, token_weights)]
+        self.terms = [term for term in made if term is not None]
+        self.dataset, self.layout, self.sparse = ordinary(dataset), layout, sparse
+        self.size = layout.size
+        self.sets = pair_sets(dataset, layout)
+        self.observed = observed_counts(dataset, layout)
+        self._room = Room() if room is None else room
+        self.slots = pair_slots(layout, self.sets)
+        self.scattered = fits(layout, self.slots)
+        self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
+
+    # What a scattered gradient needs, then what a gathered one and solvers by blocks need: each is made when used.
+
+    @cached_property
+    def composites(self) -> Composites:
+        return find_composites(self.dataset, self.layout)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return make_plan(self.dataset, self.layout, self.slots, self.composites, self.chunks)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return make_schedule(self.dataset.offsets, self.sets, self.chunks, padded(self.layout.n_labels))
+
+    @cached_property
+    def positions(self) -> Inverse:
+        """Positions of each observation, one entry for each template that yields it."""
+        flat = invert(self.dataset.observations.ravel(), self.layout.n_observations)
+        return flat._replace(entry=flat.entry // np.int32(max(1, self.dataset.observations.shape[1])))
+
+    @cached_property
+    def positions_of_set(self) -> Inverse:
+        return invert(self.sets.of_position, len(self.sets.ptr) - 1)
+
+    @cached_property
+    def sets_of(self) -> Inverse:
+        """Sets that hold each observation."""
+        member_of = np.repeat(np.arange(len(self.sets.ptr) - 1, dtype=np.int32), np.diff(self.sets.ptr))
+        order = invert(self.sets.observation, self.layout.n_observations)
+        return order._replace(entry=member_of[order.entry])
+
+    @cached_property
+    def gathering(self) -> Gathering:
+        return make_gathering(self.dataset, self.layout, self.composites)
+
+    def value(self, theta: np.ndarray) -> float:
+        """The loss alone: forward recursion only."""
+        check_theta(theta, self.layout)
+        factors = make_factors(theta, self.layout, self.sets, self.sparse)
+        value = self._loss(theta, self._log_partitions(theta, factors))
+        for term in self.terms:
+            value += term.value(theta)
+        return value
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss and its gradient, expected minus observed counts."""
+        check_theta(theta, self.layout)
+        with self._room.lock:
+            gradient, log_z = self._expected(theta)
+            with np.errstate(invalid="ignore"):  # infinite weights show in the objective, which is refused
+                gradient -= self.observed
+            value = self._loss(theta, log_z)
+            for term in self.terms:
+                value += term.add_gradient(theta, gradient)
+        return value, gradient
+
+    def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
+        """How curved the objective is in each weight; see `engine.losses.curvature`."""
+        return curvatures(self.layout, gradient, self.observed, rho2)
+
+    def active(self, theta: np.ndarray) -> dict[str, int]:
+        """Number of weights of each family that are not zero."""
+        return active_weights(self.layout, theta)
+
+    def sample(self, share: float = 1.0) -> "Sample | None":
+        """Sequences to begin with: all of these, which are `share` of the data; None where it has terms or nothing."""
+        return Sample(self, share) if len(self.dataset.weights) and not self.terms else None
+
+    def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
+        return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
+
+    def _log_partitions(self, theta: np.ndarray, factors) -> np.ndarray:
+        return all_log_partitions(theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites)
+
+    def _expected(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(expected counts, log Z) at theta."""
+        factors = make_factors(theta, self.layout, self.sets, self.sparse, self._room.factors)
+        self._room.keep(factors)
+        return (self._scatter if self.scattered else self._gather)(theta, factors)
+
+    def _scatter(self, theta: np.ndarray, factors):
+        """By position into chunks; the few sequences with extreme scores follow by logarithms."""
+        rows = self._room.take(len(self.chunks), self.plan.total)
+        data, layout, sets = self.dataset, self.layout, self.sets
+        expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, rows)
+        for n in np.flatnonzero(np.isnan(log_z)):
+            lo, hi = data.offsets[n], data.offsets[n + 1]
+            alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
+            log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, expected)
+            add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, expected)
+        return expected, log_z
+
+    def _gather(self, theta: np.ndarray, factors):
+        """Posteriors of all positions, then by observation."""
+        rows = tuple(self._room.take(3, len(self.dataset.labels), padded(self.layout.n_labels)))
+        expected = np.zeros(self.size)
+        *posterior, log_z = posteriors(
+            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, rows, expected,
+        )  # fmt: skip
+        gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, expected)
+        return expected, log_z
+
+
+class Sample(NamedTuple):
+    """Some of the sequences of an objective, over the same weights."""
+
+    objective: ChainObjective
+    share: float  # of the sequences
+
+
+def ordinary(dataset: Dataset) -> Dataset:
+    """The data set whose ordinary loss is the part that needs no terms: weights w_n tau_1, 0 where nothing is known."""
+    weights = first_weights(dataset)
+    if dataset.labels.min(initial=0) < 0:
+        weights = np.where(silent(dataset), 0.0, weights)
+    return dataset._replace(weights=weights, token_weights=NO_TOKEN_WEIGHTS)
+
+
+def active_weights(layout: Layout, theta: np.ndarray) -> dict[str, int]:
+    """Number of weights of each family that are not zero."""
+    bounds = [0, *layout.bounds(), layout.size]
+    counts = [np.count_nonzero(theta[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return {f"active_{name}": int(count) for name, count in zip(FAMILIES, counts, strict=True)}
+
+
+def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
+    """Weighted count of each weight's feature in the sequences whose labels are all known."""
+    if dataset.labels.min(initial=0) < 0:
+        dataset = select(dataset, np.flatnonzero(~any_in_sequence(dataset, dataset.labels < 0)))
+    weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    if len(dataset.token_weights):
+        weights *= dataset.token_weights
+    labels, first = dataset.labels, np.zeros(len(dataset.labels), bool)
+    first[dataset.offsets[:-1]] = True
+    inner = np.flatnonzero(~first)
+    counts = np.zeros(layout.size)
+    visits = {"unigram": (np.arange(len(labels)), labels), "start": (dataset.offsets[:-1], labels[first]),
+              "bigram": (inner, labels[inner - 1] * layout.n_labels + labels[inner])}  # fmt: skip
+    for family, (positions, code) in visits.items():
+        _count(dataset.observations, *layout.family(family), positions, code, weights, counts)
+    return counts
+
+
+def _count(observations, ptr, codes, n_codes, positions, code, weights, counts) -> None:
+    """Add the weights of the positions to the counts of one family."""
+    columns = carrying_columns(observations, ptr)
+    if not len(columns):
+        return
+    order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
+    at = np.where(ptr[1:] > ptr[:-1], ptr[:-1], -1)
+    _add_counts(observations, columns, positions[order], code[order], weights, ptr, codes, at, counts)
+
+
+@kernel
+def _add_counts(observations, columns, positions, code, weights, ptr, codes, at, counts):
+    """counts[slot of (x, code)] += weight, where there is one.
+
+    Positions come by code, and the codes of a run ascend, so `at`, where each run has come to, only moves on;
+    -1 is the end. The sum of one slot is still in the order of positions.
+    """
+    base, full = ptr[0], len(codes) == 0
+    for i in range(len(positions)):
+        t, c = positions[i], code[i]
+        weight = weights[t]
+        for k in columns:
+            x = observations[t, k]
+            if x < 0 or at[x] < 0:
+                continue
+            s = at[x]
+            if full:
+                counts[s + c] += weight
+            elif codes[s - base] == c:
+                counts[s] += weight
+            elif codes[s - base] < c:
+                while s < ptr[x + 1] and codes[s - base] < c:
+                    s += 1
+                at[x] = s if s < ptr[x + 1] else -1
+                if at[x] >= 0 and codes[s - base] == c:
+                    counts[s] += weight

@@ -1,0 +1,46 @@
+"""How curved the objective is in each weight, by counts alone: solvers scale their steps by it.
+
+The step of a weight from its expected count e to the observed one o is about log(o / e), so the
+curvature on the way is about (o - e) / log(o / e), the logarithmic mean m. The weights of one observation
+share its n occurrences, and a count of m in n varies by m (1 - m / n): an observation that is almost
+always followed by one label bends the loss little. Weights act together, hence the square root of it all.
+"""
+
+import numpy as np
+
+from espalier.engine.runtime import threads
+from espalier.engine.runtime.jit import kernel
+from espalier.engine.weights.layout import FAMILIES, Layout
+
+PIECES = 16
+NEARLY = 1e-3  # |log(e / o)| below which the two means are the same
+
+
+def curvatures(layout: Layout, gradient: np.ndarray, observed: np.ndarray, rho2: float) -> np.ndarray:
+    """sqrt(max(rho2, 1) + m (1 - m / n)) of each weight; the gradient tells the expected counts."""
+    out = np.empty(len(observed))
+    for name in FAMILIES:
+        ptr = layout.family(name)[0]
+        pieces = threads.ranges(layout.n_observations, PIECES) if ptr[-1] > ptr[0] else []
+        threads.run(lambda run, ptr=ptr: _curvatures(ptr, gradient, observed, max(rho2, 1.0), *run, out), pieces)
+    return out
+
+
+@kernel
+def _curvatures(ptr, gradient, observed, least, lo, hi, out):
+    """n is the larger of the sums of the observed and the expected counts: some weights of x may not exist."""
+    for x in range(lo, hi):
+        seen, expected = 0.0, 0.0
+        for s in range(ptr[x], ptr[x + 1]):
+            seen += observed[s]
+            expected += max(gradient[s] + observed[s], 0.0)
+        n = max(seen, expected)
+        for s in range(ptr[x], ptr[x + 1]):
+            mean = min(_logarithmic_mean(observed[s] + 1.0, max(gradient[s] + observed[s], 0.0) + 1.0) - 1.0, n)
+            out[s] = np.sqrt(least + (mean * (1.0 - mean / n) if n > 0.0 else 0.0))
+
+
+@kernel
+def _logarithmic_mean(a, b):
+    ratio = np.log(b / a)
+    return (b - a) / ratio if abs(ratio) > NEARLY else 0.5 * (a + b)

@@ -1,0 +1,348 @@
+"""Training with far more weights than fit the memory: only a working set of them exists.
+
+The virtual problem has every weight of the dense layout. A weight that is zero at the optimum
+need not exist, so the solver gets an ordinary layout that holds the working set: weights that are not
+zero, and zeros that violate the optimality conditions. Between runs of the solver a scan over
+all virtual weights, observation by observation and never stored, finds the zeros with
+|gradient| > rho1 that are not in the set (SBCD 5 and 13 at theta_k = 0). When there is none and the solver
+is done, the first-order conditions hold for the whole virtual problem.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from espalier.engine.blockwise.blocks import BlockObjective
+from espalier.engine.blockwise.gradient import BATCH, add_entries, close_matrix, position_marginal
+from espalier.engine.chain.logarithms import log_forward, log_step_back, log_sum
+from espalier.engine.chain.pair_sets import invert
+from espalier.engine.chain.posteriors import balanced
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.monitor import OPTIMAL, Result
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, minimise
+from espalier.engine.runtime import threads
+from espalier.engine.runtime.inner_loops import add_products
+from espalier.engine.runtime.jit import kernel
+from espalier.engine.weights.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
+
+ROUND = 3  # iterations of the solver between two scans
+LEAST = 100_000  # violators that may come in after one scan; more when more weights are active
+NEAR = 0.7  # a zero of the working set stays while its |gradient| is above this share of rho1
+ROOM = 1 << 12  # first room for the violators of one piece
+
+
+class Scan(NamedTuple):
+    """What one pass over all virtual weights finds."""
+
+    gradient: np.ndarray  # of the working set
+    family: np.ndarray  # int8, of the violators: 0 unigram, 1 start, 2 bigram
+    key: np.ndarray  # int64, observation * codes of the family + code
+    excess: np.ndarray  # |gradient| - rho1, above 0
+
+
+def minimise_virtual(
+    dataset: Dataset,
+    n_labels: int,
+    kinds,
+    penalty: ElasticNet,
+    solver: str = "sbcd",
+    sweeps: int = 20,
+    start: bool = True,
+    tolerance: float = 1e-4,
+    sparse: str = "auto",
+    on_iteration: Callable[[dict, np.ndarray], bool | None] | None = None,
+) -> tuple[Layout, Result]:
+    """Minimise over all weights of `dense_layout(n_labels, kinds, start)`; the layout returned holds those that exist.
+
+    `on_iteration` hears each iteration with the weights of the working set at that time.
+    `sweeps` limits the iterations of the solver over all rounds.
+    """
+    if not penalty.rho1 > 0.0:
+        raise EspalierError(f"rho1 is {penalty.rho1}: expected more than 0, which keeps most virtual weights zero")
+    kinds = _check_kinds(kinds, n_labels)
+    layout, theta = _layout([np.empty(0, np.int64)] * 3, n_labels, len(kinds)), np.empty(0)
+    objective = BlockObjective(dataset, layout, sparse)
+    trace, evaluations, done, reason = [], 0, 0, None
+    largest = OPTIMAL * tolerance * _largest_count(dataset)
+    settled = None  # why the solver stopped, when it was not for want of iterations
+    while True:
+        found = scan(objective, theta, kinds, penalty.rho1, start)
+        worst = float(found.excess.max(initial=0.0))
+        if not trace:
+            loss = objective.value(theta)
+            norm = max(worst, penalty.optimality(theta, found.gradient))
+            trace.append(_first_line(objective, penalty, theta, loss, norm))
+            if on_iteration and on_iteration(trace[0], theta):
+                reason = "stopped"
+        if reason is None and worst <= largest and (settled or not trace[-1]["gradient_norm"] > largest):
+            reason = settled or "optimal"
+        if reason or done >= sweeps:
+            break
+        most = max(LEAST, np.count_nonzero(theta))
+        layout, theta = _grow(layout, theta, found, penalty.rho1, most)
+        objective = BlockObjective(dataset, layout, sparse)
+        listener, heard = _listener(on_iteration, done)
+        result = minimise(
+            solver, _for_solver(solver, objective), penalty, theta, min(ROUND, sweeps - done), tolerance,
+            on_iteration=listener,
+        )  # fmt: skip
+        theta = result.theta
+        trace += [line | {"evaluations": line["evaluations"] + evaluations} for line in heard[1:]]
+        evaluations += result.evaluations
+        done += result.iterations
+        settled = result.stop_reason if result.stop_reason not in ("max_iterations", "stopped") else None
+        if len(found.excess) <= most and _flat([line["objective"] for line in trace], tolerance):
+            reason = "converged"
+        if result.stop_reason == "stopped":
+            reason = "stopped"
+    trace[-1]["gradient_norm"] = max(worst, trace[-1]["gradient_norm"])
+    value = trace[-1]["objective"]
+    return layout, Result(theta, value, reason or "max_iterations", done, evaluations, trace)
+
+
+def _flat(values: list[float], tolerance: float) -> bool:
+    """Over two rounds, so with what two scans have brought, the objective fell by no more than the tolerance."""
+    return len(values) > 2 * ROUND and values[-1 - 2 * ROUND] - values[-1] <= tolerance * max(1.0, abs(values[-1]))
+
+
+def _for_solver(solver: str, objective: BlockObjective):
+    """Solvers that read the sequences themselves, but for sbcd, ask more of an objective."""
+    if solver == "sbcd" or solver not in SOLVERS or not SOLVERS[solver].needs_blocks:
+        return objective
+    return ChainObjective(objective.dataset, objective.layout, objective.sparse)
+
+
+def _largest_count(dataset: Dataset) -> float:
+    """No observed count is larger than that of the commonest label of the commonest observation: a bound by labels."""
+    per_token = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    return float(np.bincount(dataset.labels, per_token).max(initial=1.0))
+
+
+def _first_line(objective, penalty, theta, loss, norm) -> dict:
+    return {
+        "iteration": 0,
+        "objective": loss + penalty.value(theta),
+        "loss": loss,
+        "gradient_norm": norm,
+        "evaluations": 1,
+    } | objective.active(theta)
+
+
+def _listener(on_iteration, done: int):
+    """A callback that renumbers the iterations of one round and keeps their records."""
+    heard = []
+
+    def listen(line, theta):
+        line = line | {"iteration": line["iteration"] + done}
+        heard.append(line)
+        return bool(on_iteration and len(heard) > 1 and on_iteration(line, theta))
+
+    return listen, heard
+
+
+def _layout(keys: list[np.ndarray], n_labels: int, n_observations: int) -> Layout:
+    """The layout of sorted keys observation * codes + code of the three families."""
+    runs = []
+    for name, key in zip(FAMILIES, keys, strict=True):
+        codes = n_labels**2 if name == "bigram" else n_labels
+        runs.append((np.bincount(key // codes, minlength=n_observations), key % codes))
+    return _assemble(n_labels, runs)
+
+
+def _keys(layout: Layout) -> list[np.ndarray]:
+    """The keys of a layout's slots, family by family."""
+    keys = []
+    for name in FAMILIES:
+        ptr, code, full = layout.family(name)
+        owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
+        keys.append(owner * full + code)
+    return keys
+
+
+def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, most: int):
+    """The next working set: what is not zero or nearly violates, and the `most` worst violators; theta in its order."""
+    keep = (theta != 0.0) | (np.abs(found.gradient) > NEAR * rho1)
+    worst = np.argsort(-found.excess, kind="stable")[:most]
+    ends = [0, *layout.bounds(), layout.size]
+    keys, weights = [], []
+    for f, old in enumerate(_keys(layout)):
+        mine = slice(ends[f], ends[f + 1])
+        new = found.key[worst][found.family[worst] == f]
+        key = np.concatenate([old[keep[mine]], new])
+        weight = np.concatenate([theta[mine][keep[mine]], np.zeros(len(new))])
+        order = np.argsort(key, kind="stable")
+        keys.append(key[order])
+        weights.append(weight[order])
+    return _layout(keys, layout.n_labels, layout.n_observations), np.concatenate(weights)
+
+
+def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: float, start: bool) -> Scan:
+    """The gradient of the loss at all virtual weights: kept for the working set, elsewhere only where above rho1."""
+    data, layout, sets = objective.dataset, objective.layout, objective.sets
+    objective.blocks.assign(theta)
+    objective.blocks.fill()
+    state, index = objective.blocks.state, objective.blocks.index
+    wide = np.flatnonzero(state.alpha_until < data.offsets[1:])  # too wide for scaling
+    wide_row, wide_pairs, wide_gamma = _wide(theta, data, layout, sets, wide)
+    ptr, entry = invert(data.observations.ravel(), len(kinds))
+    templates = max(1, data.observations.shape[1])
+    base = np.append(objective.blocks.sharing.base, np.int32(-1))[sets.of_position[entry // templates]]
+    entry = entry[np.lexsort((base, np.repeat(np.arange(len(kinds)), np.diff(ptr))))]  # those of one matrix together
+    gradient = np.zeros(layout.size)
+
+    def piece(run):
+        return _scan_piece(
+            layout, data, sets, index, state, kinds.astype(np.int64), ptr, entry, templates, *run,
+            rho1, start, wide_row, wide_pairs, wide_gamma, gradient,
+        )  # fmt: skip
+
+    parts = threads.run(piece, balanced(np.diff(ptr)))
+    if not parts:
+        return Scan(gradient, np.empty(0, np.int8), np.empty(0, np.int64), np.empty(0))
+    family, key, excess = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return Scan(gradient, family, key, excess)
+
+
+def _wide(theta, data: Dataset, layout: Layout, sets, wide: np.ndarray):
+    """For sequences with extreme scores the marginals themselves; wide_row[t] is their row, -1 elsewhere."""
+    row = np.full(len(data.labels), -1, np.int64)
+    n_labels, total = layout.n_labels, int(np.diff(data.offsets)[wide].sum())
+    pairs, gamma = np.zeros((total, n_labels * n_labels)), np.zeros((total, n_labels))
+    used = 0
+    for n in wide:
+        lo, hi = data.offsets[n], data.offsets[n + 1]
+        row[lo:hi] = np.arange(used, used + hi - lo)
+        _log_marginals(theta, layout, data, sets, n, gamma[used : used + hi - lo], pairs[used : used + hi - lo])
+        used += hi - lo
+    return row, pairs, gamma
+
+
+@kernel
+def _log_marginals(theta, layout, data, sets, n, gamma, pairs):
+    """w * marginals of the positions and pairs of sequence n, by logarithms."""
+    n_labels = layout.n_labels
+    lo, hi, weight = data.offsets[n], data.offsets[n + 1], data.weights[n]
+    score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
+    log_forward(theta, layout, data.observations, sets, lo, hi, score, log_alpha)
+    log_beta, terms, joint = np.zeros(n_labels), np.empty(n_labels), np.empty(n_labels * n_labels)
+    for t in range(hi - 1, lo - 1, -1):
+        for y in range(n_labels):
+            terms[y] = log_alpha[t - lo, y] + log_beta[y]
+        total = log_sum(terms)
+        for y in range(n_labels):
+            gamma[t - lo, y] = weight * np.exp(terms[y] - total)
+        if t == lo:
+            break
+        before, p = log_alpha[t - 1 - lo], sets.of_position[t]
+        log_step_back(theta, layout, sets, p, score[t - lo], before, log_beta, joint, terms)
+        total = log_sum(joint)
+        for c in range(n_labels * n_labels):
+            pairs[t - lo, c] = weight * np.exp(joint[c] - total)
+
+
+@kernel
+def _scan_piece(
+    layout, data, sets, index, state, kinds, ptr, entry, templates, begin, end, rho1, start,
+    wide_row, wide_pairs, wide_gamma, gradient,
+):  # fmt: skip
+    """Violators (family, key, excess) among the observations begin..end - 1; `gradient` at their working set."""
+    n_labels = layout.n_labels
+    n_pairs = n_labels * n_labels
+    offsets, weights, labels, sequence_of = data.offsets, data.weights, data.labels, index.sequence_of
+    single, first, pair, plain = np.empty(n_labels), np.empty(n_labels), np.empty(n_pairs), np.zeros(n_pairs)
+    left, right, gamma = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
+    family, key, excess = np.empty(ROOM, np.int8), np.empty(ROOM, np.int64), np.empty(ROOM)
+    lefts, rights, order = np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH)
+    count = 0
+    for x in range(begin, end):
+        carries = kinds[x]
+        total = 0.0
+        for k in range(ptr[x], ptr[x + 1]):
+            total += weights[sequence_of[entry[k] // templates]]
+        held = (
+            layout.unigram_ptr[x + 1] > layout.unigram_ptr[x]
+            or layout.start_ptr[x + 1] > layout.start_ptr[x]
+            or layout.bigram_ptr[x + 1] > layout.bigram_ptr[x]
+        )
+        if total <= rho1 and not held:
+            continue  # |gradient| is at most the weight of all occurrences
+        single[:] = 0.0
+        first[:] = 0.0
+        pair[:] = 0.0
+        used, matrix = 0, -1
+        for k in range(ptr[x], ptr[x + 1]):
+            t = entry[k] // templates
+            n = sequence_of[t]
+            if weights[n] == 0.0:
+                continue
+            at_start = t == offsets[n]
+            w = wide_row[t]
+            if w >= 0:
+                for y in range(n_labels):
+                    gamma[y] = wide_gamma[w, y]
+                if carries & BIGRAM and not at_start:
+                    for c in range(n_pairs):
+                        pair[c] += wide_pairs[w, c]
+            else:
+                position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
+                if carries & BIGRAM and not at_start:
+                    p = sets.of_position[t]
+                    if used == BATCH or state.slot[p] != matrix:
+                        add_products(order, order, 0, used, lefts, rights, 0, plain)
+                        used = 0
+                    if state.slot[p] != matrix:
+                        close_matrix(state.dense, matrix, plain, pair)
+                        matrix = state.slot[p]
+                    add_entries(state, p, matrix, left, right, pair)
+                    for y in range(n_labels):
+                        lefts[used, y], rights[used, y] = left[y], right[y]
+                    used += 1
+            gamma[labels[t]] -= weights[n]
+            for y in range(n_labels):
+                single[y] += gamma[y]
+            if at_start:
+                for y in range(n_labels):
+                    first[y] += gamma[y]
+            else:
+                pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
+        add_products(order, order, 0, used, lefts, rights, 0, plain)
+        close_matrix(state.dense, matrix, plain, pair)
+        for f in range(3):
+            values = single if f == 0 else first if f == 1 else pair
+            slots = layout.unigram_ptr if f == 0 else layout.start_ptr if f == 1 else layout.bigram_ptr
+            code = layout.unigram_code if f == 0 else layout.start_code if f == 1 else layout.bigram_code
+            for s in range(slots[x], slots[x + 1]):
+                c = code[s - slots[0]]
+                gradient[s] = values[c]
+                values[c] = 0.0  # no violator: it is in the working set
+            if not carries & (UNIGRAM if f == 0 else BIGRAM) or (f == 1 and not start):
+                continue
+            over = 0
+            for c in range(len(values)):
+                over += abs(values[c]) > rho1
+            while count + over > len(key):
+                family, key, excess = _doubled(family, key, excess)
+            if over:
+                count = _collect(values, f, x, rho1, count, family, key, excess)
+    return family[:count], key[:count], excess[:count]
+
+
+@kernel
+def _doubled(family, key, excess):
+    n = len(key)
+    more = np.empty(2 * n, np.int8), np.empty(2 * n, np.int64), np.empty(2 * n)
+    more[0][:n], more[1][:n], more[2][:n] = family, key, excess
+    return more
+
+
+@kernel
+def _collect(values, f, x, rho1, count, family, key, excess):
+    for c in range(len(values)):
+        if abs(values[c]) > rho1:
+            family[count], key[count], excess[count] = f, np.int64(x) * len(values) + c, abs(values[c]) - rho1
+            count += 1
+    return count

@@ -1,0 +1,56 @@
+"""The one decorator of all kernels: compiled lazily, cached on disk, without the GIL.
+
+`reassoc` and `contract` let sums be vectorised; nothing assumes that infinities or
+NaN are absent. The order of a sum is then fixed by the machine code, which is made for one
+common kind of processor (`engine.runtime.compile_target`): the same bytes each time, whatever the number of threads.
+"""
+
+import os
+
+# Where Intel's library of vector functions is installed numba would take it: other digits than the C library's.
+os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
+
+import numba  # noqa: E402
+from numba.core import event  # noqa: E402
+
+from espalier.engine.runtime import compile_target, compiling, fresh_memory  # noqa: E402
+from espalier.engine.runtime.kernel_cache import cache_directory  # noqa: E402
+
+fresh_memory.install()
+compile_target.pin(numba.config)
+_directory = cache_directory()
+if _directory is not None:
+    numba.config.CACHE_DIR = str(_directory)
+
+OPTIONS = {
+    "cache": _directory is not None,
+    "nogil": True,
+    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+    "error_model": "numpy",
+    # A kernel that is called by several others would be linked into each, optimised in each in
+    # its own way, under one name; which copy runs then depends on what was loaded first, and the
+    # last bits differ between a run that compiles and one that finds its kernels in the cache.
+    "forceinline": True,
+}
+
+kernel = numba.njit(**OPTIONS)
+
+
+class _Events(event.Listener):
+    """Tells those who listen of our kernels; what numba compiles inside them is part of them."""
+
+    def on_start(self, told: event.Event) -> None:
+        if self._is_ours(told):
+            compiling.begins(told.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, told: event.Event) -> None:
+        if self._is_ours(told):
+            compiling.ends()
+
+    @staticmethod
+    def _is_ours(told: event.Event) -> bool:
+        module = getattr(told.data["dispatcher"].py_func, "__module__", None)  # generated code may have none
+        return (module or "").startswith(f"{__package__}.")
+
+
+event.register("numba:compile", _Events())

@@ -1,0 +1,214 @@
+"""What a macro sees of a token: a column through a function.
+
+A function turns a text into the values that stand for it: one, or for the n-grams of characters several.
+Only a list of names looks at neighbouring tokens. Nothing after this knows of functions: they are applied to
+the distinct values of a column once, and what comes out is a column of texts like any other.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+
+from espalier.engine.errors import EspalierError, brief
+from espalier.engine.text.gazetteers import NameList
+from espalier.engine.text.wapiti_regexp import compiled, first_match
+
+MOST_GRAMS = 32  # of one token
+MOST_BINS = 100
+NOT_A_NUMBER = "nan"
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+# The letters and how each is written; a capital is the same without regard to case.
+FORMS = {
+    "x": "%x[row,col]",
+    "t": '%t[row,col,"regexp"]',
+    "m": '%m[row,col,"regexp"]',
+    "p": "%p[row,col,n]",
+    "s": "%s[row,col,n]",
+    "w": "%w[row,col] or %w[row,col,n]",
+    "g": "%g[row,col,n] or %g[row,col,n,most]",
+    "l": '%l[row,col,"file"]',
+    "q": '%q[row,col,bins] or %q[row,col,"edges"]',
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A column, the letter of a function, its arguments, and whether it was written as a capital."""
+
+    column: int
+    letter: str = "x"
+    arguments: tuple[int | str, ...] = ()
+    lower: bool = False
+    names: NameList | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the column as it is."""
+        return self.letter == "x" and not self.lower
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the training data have still a say in it, see `resolve`."""
+        return (self.letter == "g" and len(self.arguments) == 1) or (
+            self.letter == "q" and not isinstance(self.arguments[0], str)
+        )
+
+    @property
+    def width(self) -> int:
+        """How many values a token may have."""
+        return (*self.arguments, MOST_GRAMS)[1] if self.letter == "g" else 1
+
+    @cached_property
+    def function(self) -> Callable[[str], tuple[str, ...]]:
+        """The values of one text; not for lists, which look at a sequence."""
+        return _FUNCTIONS[self.letter](self)
+
+    def edge(self, text: str) -> tuple[str, ...]:
+        """The values of a place beyond the edge; regular expressions see its text, as in Wapiti."""
+        return self.function(text) if self.letter in "tm" else (text,)
+
+    def name_list(self) -> NameList:
+        if self.names is None:
+            raise EspalierError(f"the list `{brief(self.arguments[0])}` has not been read: give its lines to `parse`")
+        return self.names
+
+    def values(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The values of each token of one sequence."""
+        if self.letter == "l":
+            return [(tag,) for tag in self.name_list().tags(texts)]
+        return [self.function(text) for text in texts]
+
+    def checked(self) -> "Source":
+        """Itself, or an error that says what the arguments should be."""
+        wanted = {"x": [()], "t": [(str,)], "m": [(str,)], "p": [(int,)], "s": [(int,)], "w": [(), (int,)],
+                  "g": [(int,), (int, int)], "l": [(str,)], "q": [(int,), (str,)]}[self.letter]  # fmt: skip
+        if tuple(type(argument) for argument in self.arguments) not in wanted:
+            raise EspalierError(f"has a % that is no macro; expected {FORMS[self.letter]}")
+        least, most = {"q": (2, MOST_BINS)}.get(self.letter, (1, 99))
+        for place, argument in enumerate(self.arguments):
+            most = MOST_GRAMS if place == 1 else most
+            if isinstance(argument, int) and not least <= argument <= most:
+                raise EspalierError(f"says {argument} in %{self.letter}, expected {least} to {most}")
+        if self.letter == "l" and not self.arguments[0]:
+            raise EspalierError(f"names no file; expected {FORMS['l']}")
+        if self.letter != "l" and not self.is_learned:
+            try:
+                self.function  # noqa: B018  a wrong regular expression or list of edges shows here
+            except EspalierError as error:
+                raise EspalierError(f"has `{brief(self.arguments[0])}` in %{self.letter}: {error}") from None
+        return self
+
+    def resolve(self, texts: Sequence[str], counts: np.ndarray) -> "Source":
+        """With what the training data decide; `texts` are the distinct values of the column there, with counts."""
+        if self.letter == "g":
+            most = max((len(self.function(text)) for text in texts), default=1)
+            return replace(self, arguments=(self.arguments[0], most))
+        edges = quantiles(texts, counts, self.arguments[0])
+        if edges is None:
+            raise EspalierError(
+                f"makes bins of column {self.column}, which holds no number in the training data; "
+                "choose another column or leave the template out"
+            )
+        return replace(self, arguments=(" ".join(map(repr, edges)),))
+
+
+def plain_lower(text: str) -> str:
+    """ASCII letters in lower case, as in Wapiti."""
+    return text.lower() if text.isascii() else "".join(c.lower() if c.isascii() else c for c in text)
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text is, or None."""
+    found = float(text) if NUMBER.fullmatch(text) else float("inf")
+    return found if abs(found) < float("inf") else None
+
+
+def quantiles(texts: Sequence[str], counts: np.ndarray, bins: int) -> list[float] | None:
+    """The first number of each part but the first when the numbers are cut into `bins` parts of equal size.
+
+    Equal ones are told once, and one that is the smallest number of all is left out. None without a number.
+    """
+    found = [(number, int(count)) for text, count in zip(texts, counts, strict=True)
+             if (number := number_of(text)) is not None]  # fmt: skip
+    if not found:
+        return None
+    found.sort()
+    numbers, behind = np.array([n for n, _ in found]), np.cumsum([c for _, c in found])
+    firsts = [int(behind[-1]) * k // bins for k in range(1, bins)]
+    edges = numbers[np.searchsorted(behind, firsts, side="right")]
+    return sorted({edge + 0.0 for edge in edges.tolist()} - {numbers[0] + 0.0})
+
+
+def shape(text: str, most: int | None) -> str:
+    """Letters as X and x, digits as d, others as they are; runs of equal ones cut at `most`."""
+    out = "".join(("X" if c.isupper() else "x") if c.isalpha() else "d" if c.isdigit() else c for c in text)
+    return out if most is None else "".join(c * min(most, len(list(run))) for c, run in groupby(out))
+
+
+def grams(text: str, n: int, most: int) -> tuple[str, ...]:
+    """Distinct runs of n characters of <text>, those near its ends first; <text> itself when it is not longer."""
+    marked = f"<{text}>"
+    last = max(0, len(marked) - n)
+    order = (place for i in range(last // 2 + 1) for place in (i, last - i))
+    return tuple(dict.fromkeys(marked[i : i + n] for i in order))[:most]
+
+
+def edges_of(text: str) -> list[float]:
+    """The edges of bins as a resolved template writes them."""
+    found = [number_of(part) for part in text.split()]
+    if None in found or any(a >= b for a, b in zip(found, found[1:], strict=False)):
+        raise EspalierError("expected numbers between blanks, each larger than the one before")
+    return found
+
+
+def bin_of(text: str, edges: list[float]) -> str:
+    """How many edges are not beyond the number; `nan` for what is no number."""
+    number = number_of(text)
+    return NOT_A_NUMBER if number is None else str(bisect_right(edges, number))
+
+
+def _plain(source: Source):
+    return lambda text: (plain_lower(text) if source.lower else text,)
+
+
+def _test(source: Source):
+    pattern = compiled(source.arguments[0])
+    return lambda text: ("false" if first_match(pattern, text) is None else "true",)
+
+
+def _match(source: Source):
+    pattern = compiled(source.arguments[0])
+    spelt = plain_lower if source.lower else str
+    return lambda text: (spelt(first_match(pattern, text) or ""),)
+
+
+def _of_lower(function):
+    """Capitals of our own macros look at the text in lower case."""
+    return lambda source: lambda text: function(source, text.lower() if source.lower else text)
+
+
+def _bins(source: Source):
+    if source.is_learned:
+        raise EspalierError(
+            f"%q of column {source.column} has no edges yet: they come from the training data, call `resolve` first"
+        )
+    edges = edges_of(source.arguments[0])
+    return lambda text: (bin_of(text, edges),)
+
+
+_FUNCTIONS = {
+    "x": _plain,
+    "t": _test,
+    "m": _match,
+    "p": _of_lower(lambda source, text: (text[: source.arguments[0]],)),
+    "s": _of_lower(lambda source, text: (text[-source.arguments[0] :],)),
+    "w": _of_lower(lambda source, text: (shape(text, *(source.arguments or (None,))),)),
+    "g": _of_lower(lambda source, text: grams(text, source.arguments[0], source.width)),
+    "q": _bins,
+}
