@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from espalier.engine.optimise.monitor import STOP_REASONS
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.runtime.compile_target import compile_target
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
@@ -57,14 +57,14 @@ class Checkpoint:
 
     def __init__(
         self, root: Path, key: str, seconds: float | None, say: Callable[[str], None],
-        times: list[float] | None = None, went_on: Callable[[State], None] = lambda state: None,
+        times: list[float] | None = None, went_on: Callable[[SolverState], None] = lambda state: None,
         clock: Callable[[], float] = time.monotonic, also: Callable[[], dict[str, np.ndarray]] = dict,
     ):  # fmt: skip
         self.path, self.seconds, self.say, self.clock = root / FOLDER / f"{key}.npz", seconds, say, clock
         self.times, self.went_on, self.also = [] if times is None else times, went_on, also
         self.written, self.last, self.saved = clock(), None, None
 
-    def earlier(self, size: int | None = None) -> State | None:
+    def earlier(self, size: int | None = None) -> SolverState | None:
         """The state in the file; one that is damaged, or not of `size` weights, is told of and counts as none."""
         for half in self.path.parent.glob(f".{self.path.name}.*.tmp"):  # of a process that was killed while it wrote
             half.unlink(missing_ok=True)
@@ -73,8 +73,10 @@ class Checkpoint:
                 meta = json.loads(found["meta"].tobytes())
                 pairs = [(found[f"s{i}"], found[f"y{i}"]) for i in range(meta["pairs"])]
                 vectors = {name: found[f"v-{name}"] for name in meta["vectors"]}
-                state = State(found["theta"], meta["loss"], found["gradient"], meta["iteration"], meta["evaluations"],
-                              meta["reason"], pairs, meta["history"], vectors, meta["extra"])  # fmt: skip
+                state = SolverState(
+                    found["theta"], meta["loss"], found["gradient"], meta["iteration"], meta["evaluations"],
+                    meta["reason"], pairs, meta["history"], vectors, meta["extra"],
+                )  # fmt: skip
                 times = meta["times"]
             _check(state, times, size)
         except FileNotFoundError:
@@ -88,7 +90,7 @@ class Checkpoint:
         self.went_on(state)
         return state
 
-    def offer(self, state: State) -> None:
+    def offer(self, state: SolverState) -> None:
         state.vectors = state.vectors | self.also()
         self.last = state
         if self.seconds is not None and self.clock() - self.written >= self.seconds:
@@ -126,7 +128,7 @@ class Checkpoint:
             path.unlink(missing_ok=True)
 
 
-def _check(state: State, times: list[float], size: int | None) -> None:
+def _check(state: SolverState, times: list[float], size: int | None) -> None:
     """ValueError unless a solver can go on from the state: a weight that is not a number would end in the model."""
     expected = state.theta.shape if size is None else (size,)
     named = [("theta", state.theta), ("gradient", state.gradient), *state.vectors.items()]
@@ -150,7 +152,7 @@ def _check(state: State, times: list[float], size: int | None) -> None:
     dict(state.extra)
 
 
-def _arrays(state: State, times: list[float]) -> dict[str, np.ndarray]:
+def _arrays(state: SolverState, times: list[float]) -> dict[str, np.ndarray]:
     meta = {"loss": state.loss, "iteration": state.iteration, "evaluations": state.evaluations,
             "reason": state.reason, "pairs": len(state.pairs), "history": state.history, "times": times,
             "vectors": list(state.vectors), "extra": state.extra}  # fmt: skip

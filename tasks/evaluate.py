@@ -40,7 +40,7 @@ def labelled(model: Model, tokens: pl.DataFrame) -> Dataset:
     return dataset_of(model, tokens)._replace(labels=Labels(model.labels, []).ids(tokens))
 
 
-class Part(NamedTuple):
+class Measured(NamedTuple):
     """What a model says of some of the test sequences: T positions, N sequences, in their order.
 
     Plain arrays without anything of the others in them, so that a process elsewhere can make a part and send it.
@@ -53,18 +53,18 @@ class Part(NamedTuple):
     lengths: np.ndarray  # int64 [N]
 
 
-def measure(data: Dataset, layout: Layout, theta: np.ndarray, decoder: str = DEFAULT) -> Part:
+def measure(data: Dataset, layout: Layout, theta: np.ndarray, decoder: str = DEFAULT) -> Measured:
     """The part of one shard, which is in the numbering of the model."""
     at, known = np.arange(len(data.labels)), data.labels >= 0
     predicted = decoded(data, layout, theta, decoder)
     marginals = decode.marginals(data, layout, theta)
     right = np.where(known, marginals[at, np.maximum(data.labels, 0)], 0.0)
-    return Part(predicted, marginals[at, predicted], right, losses_of(data, layout, theta), np.diff(data.offsets))
+    return Measured(predicted, marginals[at, predicted], right, losses_of(data, layout, theta), np.diff(data.offsets))
 
 
-def merge(parts: Iterable[Part]) -> Part:
+def merge(parts: Iterable[Measured]) -> Measured:
     """Parts of neighbouring sequences as one; figures made of it do not depend on where the data were cut."""
-    return Part(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return Measured(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def losses_of(data: Dataset, layout: Layout, theta: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ def model_figures(model: Model) -> dict:
     return {key: model.info[key] for key in keys} | some | active_counts(model) | {"labels": len(model.labels)}
 
 
-def loss_figures(found: Part, other: np.ndarray | None = None) -> dict:
+def loss_figures(found: Measured, other: np.ndarray | None = None) -> dict:
     """Log-loss per token and per sequence; excess over the losses of a reference model when they are given."""
     known = ~np.isnan(found.losses)
     losses, tokens = found.losses[known], int(found.lengths[known].sum())
@@ -149,14 +149,14 @@ def numbers_of(root: Path, manifest: dict, model: Model) -> Numbering:
     return numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
 
 
-def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress: Progress) -> Iterator[Part]:
+def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress: Progress) -> Iterator[Measured]:
     """The parts of the test shards: on the workers of `train.cluster` where there are several, else one at a time."""
     if params.train.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
         from espalier.tasks.cluster.testing import measured
 
         shards = store.Shards(root, "test", manifest)
         for part in measured(params.train.cluster, root, shards, params.train.threads, progress.say):
-            yield Part(*part)
+            yield Measured(*part)
             progress.step(note="decoded by a worker")
         return
     numbers = numbers_of(root, manifest, model)

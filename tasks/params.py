@@ -123,7 +123,7 @@ class Ingest:
 
 
 @dataclass
-class Template:
+class TemplateParams:
     lines: list[str] | None = option(
         LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
     )
@@ -214,7 +214,7 @@ class Evaluate:
 
 
 @dataclass
-class Report:
+class ReportParams:
     mistakes: int = option(20, "worst mistakes shown", "int", least=0)
     weights: int = option(30, "largest weights shown, of each sign", "int", least=0)
 
@@ -279,11 +279,11 @@ class Params:
     """One section for each stage, and what holds for the whole process."""
 
     ingest: Ingest = field(default_factory=Ingest)
-    template: Template = field(default_factory=Template)
+    template: TemplateParams = field(default_factory=TemplateParams)
     weigh: Weigh = field(default_factory=Weigh)
     train: Train = field(default_factory=Train)
     evaluate: Evaluate = field(default_factory=Evaluate)
-    report: Report = field(default_factory=Report)
+    report: ReportParams = field(default_factory=ReportParams)
     promote: Promote = field(default_factory=Promote)
     version: Version = field(default_factory=Version)
     notify: Notify = field(default_factory=Notify)
@@ -456,7 +456,7 @@ _CONVERT = {
 }
 
 
-def check_templates(template: Template) -> None:
+def check_templates(template: TemplateParams) -> None:
     """Templates come from one place."""
     if template.file and template.lines:
         raise EspalierError(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.text.gazetteers import read_bounded, read_list
-from espalier.engine.text.templates import Template, list_files, parse
-from espalier.tasks.params import Template as Options
+from espalier.engine.text.templates import TemplateParams, list_files, parse
+from espalier.tasks.params import TemplateParams as Options
 from espalier.tasks.params import check_templates
 
 MOST_BYTES = 16 << 20  # of a file of templates
@@ -38,7 +38,7 @@ def named_lists(root: Path, options: Options) -> list[str]:
     return list_files(parse(*template_lines(root, options)))
 
 
-def read_templates(root: Path, options: Options) -> tuple[list[Template], dict[str, list[str]]]:
+def read_templates(root: Path, options: Options) -> tuple[list[TemplateParams], dict[str, list[str]]]:
     """The templates of a project with their lists, and the lines of these lists by the names of their files."""
     lines, where = template_lines(root, options)
     lists = {name: read_list(root / name) for name in list_files(parse(lines, where))}

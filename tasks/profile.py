@@ -70,7 +70,7 @@ class Profiler:
             return
         offsets = sequence_offsets(block["sequence"].to_numpy())
         lengths = np.diff(offsets)
-        place = _Places(block, self.files, self.unit)
+        place = _Occurrences(block, self.files, self.unit)
         self.columns = len(input_names(block))
         self.labelled = "label" in block.columns
         self._sizes(lengths, offsets, place)
@@ -81,13 +81,13 @@ class Profiler:
         self.tokens += len(block)
         self.sequences += len(lengths)
 
-    def _note(self, examples: list[dict], rows: Iterable[int], place: "_Places", text=lambda row: "") -> None:
+    def _note(self, examples: list[dict], rows: Iterable[int], place: "_Occurrences", text=lambda row: "") -> None:
         for row in rows:
             if len(examples) == EXAMPLES:
                 return
             examples.append({"place": place(int(row)), "text": text(int(row))})
 
-    def _sizes(self, lengths: np.ndarray, offsets: np.ndarray, place: "_Places") -> None:
+    def _sizes(self, lengths: np.ndarray, offsets: np.ndarray, place: "_Occurrences") -> None:
         counted = np.bincount(lengths, minlength=len(self.lengths))
         counted[: len(self.lengths)] += self.lengths
         self.lengths = counted
@@ -97,14 +97,14 @@ class Profiler:
             self.longest.append((-int(lengths[i]), self.sequences + int(i), example))
         self.longest = sorted(self.longest, key=lambda item: item[:2])[:EXAMPLES]
 
-    def _characters(self, block: pl.DataFrame, place: "_Places") -> None:
+    def _characters(self, block: pl.DataFrame, place: "_Occurrences") -> None:
         for name in input_names(block):
             rows = np.flatnonzero(block[name].str.contains(STRANGE).to_numpy())
             self.counts["strange_characters"] += len(rows)
             column = block[name]
             self._note(self.examples["strange_characters"], rows[:EXAMPLES], place, lambda row, c=column: ascii(c[row]))
 
-    def _labels(self, block: pl.DataFrame, offsets: np.ndarray, place: "_Places") -> None:
+    def _labels(self, block: pl.DataFrame, offsets: np.ndarray, place: "_Occurrences") -> None:
         labels = block["label"]
         counted = block.with_row_index("row").group_by("label").agg(pl.len().alias("n"), pl.col("row").min())
         for label, n, row in counted.sort("row").iter_rows():
@@ -121,7 +121,7 @@ class Profiler:
         self.counts["all_outside"] += int(outside.sum())
         self._note(self.examples["all_outside"], offsets[:-1][outside][:EXAMPLES], place)
 
-    def _hash(self, block: pl.DataFrame, offsets: np.ndarray, place: "_Places") -> None:
+    def _hash(self, block: pl.DataFrame, offsets: np.ndarray, place: "_Occurrences") -> None:
         inputs = sequence_hashes(block, input_names(block), offsets)
         labels = sequence_hashes(block, ["label"], offsets) if self.labelled else inputs
         self.hashes.append(np.stack([inputs, labels, *place.numbers(offsets[:-1])]))
@@ -183,7 +183,7 @@ class Profiler:
         return told(self.files, self.unit, int(file), int(line))
 
 
-class _Places:
+class _Occurrences:
     """Where the tokens of a block stand: file and line where the block has them, else the sequence."""
 
     def __init__(self, block: pl.DataFrame, files: list[str], unit: str):

@@ -25,9 +25,9 @@ import pyarrow as pa
 from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.data.dataset import select as some_of
 from espalier.engine.decoding import decode
-from espalier.engine.decoding.constraints import Transitions
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.features import columns_needed, features_of
+from espalier.engine.labels.scheme import Transitions
 from espalier.engine.model import Model
 from espalier.engine.text import column_text
 from espalier.engine.text.column_text import Fields
@@ -103,7 +103,7 @@ class Asked:
             )
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Whole sequences as they were read: W columns of T texts."""
 
     columns: list[pa.Array]  # large_string
@@ -205,7 +205,7 @@ def _after_empty_line(data: bytearray, low: int) -> int:
     return 0
 
 
-def blocks(data: Iterable[bytes], name: str, asked: Asked) -> Iterator[Block]:
+def blocks(data: Iterable[bytes], name: str, asked: Asked) -> Iterator[TextBlock]:
     """What was read, block by block; an error when there is nothing at all."""
     width, line, some, shapes = None, 1, False, {}
     for text in whole(data, asked.words or asked.source == "jsonl", name):
@@ -250,7 +250,7 @@ def refuse_others(text: bytes, name: str, asked: Asked) -> None:
         )
 
 
-def _block_of_columns(text: bytes, name: str, first_line: int, asked: Asked, width: int | None) -> Block:
+def _block_of_columns(text: bytes, name: str, first_line: int, asked: Asked, width: int | None) -> TextBlock:
     """The tokens of a text in columns; starts of documents end a sequence, comments do not, and neither is a token."""
     rest, passed = set_aside(text, asked.own, asked.separator, first_line)
     found = column_text.cut(rest, name, asked.separator, width, first_line)
@@ -261,10 +261,10 @@ def _block_of_columns(text: bytes, name: str, first_line: int, asked: Asked, wid
         found = found._replace(offsets=offsets, closed=bool(last_line - found.line[-1] > comments))
     width = found.begin.shape[1] if len(found.line) else 0
     check_columns(width, name, first_line)
-    return Block([found.column(w) for w in range(width)], found.offsets, found.line, found, passed=tuple(passed))
+    return TextBlock([found.column(w) for w in range(width)], found.offsets, found.line, found, passed=tuple(passed))
 
 
-def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shapes: dict) -> Block:
+def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shapes: dict) -> TextBlock:
     """An object a line; what it says beside the tokens is given back."""
     from espalier.tasks.formats.jsonl import sequence_of
 
@@ -280,10 +280,10 @@ def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shap
                 column.extend(values)
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int64)
     texts = [pa.array(column, pa.large_string()) for column in columns]
-    return Block(texts, offsets, np.repeat(np.array(lines, np.int64), lengths), records=records)
+    return TextBlock(texts, offsets, np.repeat(np.array(lines, np.int64), lengths), records=records)
 
 
-def _table_blocks(file: str, asked: Asked) -> Iterator[Block]:
+def _table_blocks(file: str, asked: Asked) -> Iterator[TextBlock]:
     """The sequences of a file in a format that the general reader knows: CoNLL-U, Arrow, Parquet."""
     from espalier.tasks import formats
     from espalier.tasks.store import arrow_texts, sequence_offsets
@@ -292,10 +292,10 @@ def _table_blocks(file: str, asked: Asked) -> Iterator[Block]:
     how = formats.Reading(format=asked.source, columns=own.columns, label=own.label, sequence=own.sequence)
     for block in formats.read_located([Path(file)], how, labelled=False):
         columns = [arrow_texts(block[name]) for name in formats.input_names(block)]
-        yield Block(columns, sequence_offsets(block["sequence"].to_numpy()), block["line"].to_numpy())
+        yield TextBlock(columns, sequence_offsets(block["sequence"].to_numpy()), block["line"].to_numpy())
 
 
-def _block_of_words(text: bytes, first_line: int) -> Block:
+def _block_of_words(text: bytes, first_line: int) -> TextBlock:
     """Each line that is not empty as a sequence of characters (code points)."""
     numbered = [(line.strip(), n) for n, line in enumerate(text.decode().split("\n"), first_line)]
     words, lines = [word for word, _ in numbered if word], [n for word, n in numbered if word]
@@ -305,7 +305,7 @@ def _block_of_words(text: bytes, first_line: int) -> Block:
     bounds = np.append(begin, len(data)).astype(np.int64)
     letters = pa.LargeStringArray.from_buffers(len(begin), pa.py_buffer(bounds), pa.py_buffer(data))
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int64)
-    return Block([letters], offsets, np.repeat(np.array(lines, np.int64), lengths), None, words)
+    return TextBlock([letters], offsets, np.repeat(np.array(lines, np.int64), lengths), None, words)
 
 
 # Labelling ------------------------------------------------------------------------------------------
@@ -320,7 +320,9 @@ class Labelled(NamedTuple):
     probabilities: np.ndarray | None = None  # float64 [n, T], of each label by itself
 
 
-def features(model: Model, block: Block, name: str, known: int | None = None, own: OwnFormat | None = None) -> Dataset:
+def features(
+    model: Model, block: TextBlock, name: str, known: int | None = None, own: OwnFormat | None = None
+) -> Dataset:
     """The data set of a block; the columns but the one of known labels are the input.
 
     A file that has a column more than the training files had inputs has their label column, which is left out.
@@ -340,7 +342,7 @@ def features(model: Model, block: Block, name: str, known: int | None = None, ow
     return features_of(model, inputs[:needed], block.offsets)
 
 
-def known_labels(model: Model, block: Block, name: str, asked: Asked) -> np.ndarray:
+def known_labels(model: Model, block: TextBlock, name: str, asked: Asked) -> np.ndarray:
     """The labels that are known beforehand, int32 [T], -1 for the others."""
     column = block.columns[asked.known].dictionary_encode()
     code = {label: i for i, label in enumerate(model.labels)} | {asked.unknown: UNKNOWN}
@@ -375,7 +377,7 @@ def labelled(model: Model, dataset: Dataset, asked: Asked, transitions: Transiti
     return found._replace(probabilities=gamma[np.arange(len(gamma)), np.maximum(found.labels, 0)])
 
 
-def _refuse_impossible(model: Model, dataset: Dataset, asked: Asked, transitions, block: Block, name: str) -> None:
+def _refuse_impossible(model: Model, dataset: Dataset, asked: Asked, transitions, block: TextBlock, name: str) -> None:
     """An error that names the line of the first sequence that has no allowed labelling."""
     plain = Asked(known=asked.known, decode="viterbi")
     for n in range(len(dataset.weights)):
@@ -395,7 +397,7 @@ def answers(model: Model, data: Iterable[bytes], name: str, asked: Asked | None 
     return answered(model, blocks(data, name, asked), name, asked)
 
 
-def answered(model: Model, read: Iterable[Block], name: str, asked: Asked) -> Iterator[bytes]:
+def answered(model: Model, read: Iterable[TextBlock], name: str, asked: Asked) -> Iterator[bytes]:
     """The answers to blocks, as a completed `asked` wants them."""
     transitions = asked.transitions(model)
     letters = Letters(model.labels, asked.labels) if asked.labels else None
@@ -435,7 +437,7 @@ def tag_file(model: Model, file: str, asked: Asked | None = None) -> Iterator[by
 # Writing --------------------------------------------------------------------------------------------
 
 
-def _writer(labels: list[str], asked: Asked) -> Callable[[Block, Labelled], bytes]:
+def _writer(labels: list[str], asked: Asked) -> Callable[[TextBlock, Labelled], bytes]:
     between = asked.separator or "\t"
     if asked.format == "jsonl":
         return lambda block, found: _json_lines(labels, block, found, asked).encode()
@@ -448,7 +450,7 @@ def _writer(labels: list[str], asked: Asked) -> Callable[[Block, Labelled], byte
     return lambda block, found: _woven(block, column_text.with_labels(block.fields, labels, found.labels[0], between))
 
 
-def _woven(block: Block, answer: bytes) -> bytes:
+def _woven(block: TextBlock, answer: bytes) -> bytes:
     """The answer with the lines that are no tokens where they stood: comments also inside a sequence."""
     if not block.passed:
         return answer
@@ -468,7 +470,7 @@ def _woven(block: Block, answer: bytes) -> bytes:
     return b"".join([*out, *(one.written for one in waiting)])
 
 
-def _plain_columns(labels: list[str], block: Block, found: Labelled, between: str) -> str:
+def _plain_columns(labels: list[str], block: TextBlock, found: Labelled, between: str) -> str:
     """Columns of input that came otherwise: refused where they could not be read back."""
     rows, out = list(zip(*(column.to_pylist() for column in block.columns), strict=True)), []
     for t, row in enumerate(rows):
@@ -484,7 +486,7 @@ def _plain_columns(labels: list[str], block: Block, found: Labelled, between: st
     return "".join(out)
 
 
-def _sequences(labels: list[str], block: Block, found: Labelled) -> Iterator[tuple[int, int, int, list]]:
+def _sequences(labels: list[str], block: TextBlock, found: Labelled) -> Iterator[tuple[int, int, int, list]]:
     """(sequence, its first token, the one after its last, [(labels, log-probability, probabilities), …])."""
     names = [[labels[code] if code >= 0 else "" for code in row] for row in found.labels.tolist()]
     chances = None if found.probabilities is None else found.probabilities.tolist()
@@ -497,7 +499,7 @@ def _sequences(labels: list[str], block: Block, found: Labelled) -> Iterator[tup
         yield n, low, high, best
 
 
-def _scored_columns(labels: list[str], block: Block, found: Labelled, between: str) -> str:
+def _scored_columns(labels: list[str], block: TextBlock, found: Labelled, between: str) -> str:
     """Each labelling as columns, with the probability of the label behind, under a line `# rank log-probability`."""
     rows = [between.join(row) for row in zip(*(column.to_pylist() for column in block.columns), strict=True)]
     out, waiting = [], list(block.passed)
@@ -516,7 +518,7 @@ def _scored_columns(labels: list[str], block: Block, found: Labelled, between: s
     return "".join([*out, *(one.written.decode() for one in waiting)])
 
 
-def _word_lines(labels: list[str], block: Block, found: Labelled, asked: Asked) -> str:
+def _word_lines(labels: list[str], block: TextBlock, found: Labelled, asked: Asked) -> str:
     """The line, a tab, its labels; then their probabilities and the log-probability, where they were asked for."""
     out = []
     for n, _, _, best in _sequences(labels, block, found):
@@ -528,7 +530,7 @@ def _word_lines(labels: list[str], block: Block, found: Labelled, asked: Asked) 
     return "".join(out)
 
 
-def _json_lines(labels: list[str], block: Block, found: Labelled, asked: Asked) -> str:
+def _json_lines(labels: list[str], block: TextBlock, found: Labelled, asked: Asked) -> str:
     """One object a sequence: tokens, columns beside them, labels, and what else was asked for.
 
     An object that was read comes back as it was with the labels beside its own fields; where it has labels already,

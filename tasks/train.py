@@ -18,7 +18,7 @@ from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.model import Model
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, InProcess, Part, ShardedObjective, cut
 from espalier.engine.runtime import threads
@@ -105,7 +105,7 @@ class Watcher:
         """What an interrupted run must keep beside the solver's state."""
         return {} if self.best_theta is None else {BEST: self.best_theta}
 
-    def go_on(self, state: State) -> None:
+    def go_on(self, state: SolverState) -> None:
         """Time, progress and the best model go on where an interrupted run was."""
         self.begin -= self.seconds[-1] if self.seconds else 0.0
         if BEST in state.vectors:

@@ -1,6 +1,6 @@
 """An experiment of three sums, for the tests of the frame."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 
 CALLS: list[int] = []
 OFFSET = {"value": 0}
@@ -21,7 +21,7 @@ def cells(settings: Settings) -> list[Cell]:
 def report(results: dict[str, dict], settings: Settings) -> Report:
     total = sum(found["sum"] for found in results.values())
     rows = [Comparison("table 1", "a sum | with a bar", "3", str(total), "<b>")]
-    checks = [Check("the sum is above <2>", total > 2, str(total), "more than 2")]
+    checks = [Statement("the sum is above <2>", total > 2, str(total), "more than 2")]
     return Report("Sums <script>", "A lead.", rows, [("sums", "Sums", "<p>drawn</p>")], ["A note."], checks)
 
 

@@ -9,7 +9,7 @@ import operator
 
 import numpy as np
 
-from espalier.engine.blockwise.factors import Sharing, State, renew_bases, renew_rows, renew_sets, stale_sets
+from espalier.engine.blockwise.factors import BlockState, Sharing, renew_bases, renew_rows, renew_sets, stale_sets
 from espalier.engine.blockwise.gradient import block_gradient
 from espalier.engine.blockwise.kernels import (
     Hot,
@@ -21,12 +21,12 @@ from espalier.engine.blockwise.kernels import (
     make_hot,
 )
 from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, invert, pair_sets
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.chain.scores import density
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import active_weights, observed_counts
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import dot
 from espalier.engine.weights.layout import Layout
 
@@ -297,7 +297,7 @@ def _without_repeats(ptr: np.ndarray, entry: np.ndarray) -> tuple[np.ndarray, np
     return _pointers(owner[keep], len(ptr) - 1), entry[keep]
 
 
-def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, index: Index, sparse: str) -> State:
+def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, index: Index, sparse: str) -> BlockState:
     """Room for what follows theta. Pages of matrices that no set uses are never touched."""
     n_labels, n_sets, n_rows, tokens = layout.n_labels, len(sets.ptr) - 1, len(index.example), len(data.labels)
     n_bases, n_pairs, auto = len(sharing.held_ptr) - 1, n_labels**2, sparse == "auto"
@@ -314,7 +314,7 @@ def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, inde
     lengths = np.where(place >= 0, np.minimum(lengths, np.maximum(np.maximum(most, most_rest), 0)), lengths)
     end = np.cumsum(lengths).astype(np.int64)
     entries = int(end[-1]) if n_sets else 0
-    return State(
+    return BlockState(
         np.empty((n_rows, n_labels)), np.empty(n_rows), np.empty(n_rows), most, most_rest, most_base,
         np.zeros(n_bases, bool), np.zeros(n_bases), np.zeros(n_bases), place, np.full(n_sets, -1, np.int32),
         np.zeros(n_sets), np.zeros(n_sets), np.zeros(n_sets), np.empty((n_bases + room, n_labels, n_labels)),

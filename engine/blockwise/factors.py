@@ -39,7 +39,7 @@ class Sharing(NamedTuple):
     held: np.ndarray  # int32
 
 
-class State(NamedTuple):
+class BlockState(NamedTuple):
     """What follows theta: exp of the position scores by distinct row, factors by set, messages by position."""
 
     e: np.ndarray  # float64 [R, Y], exp(u - top)

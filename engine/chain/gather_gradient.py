@@ -6,10 +6,10 @@ import numpy as np
 
 from espalier.engine.chain.column_groups import Composites
 from espalier.engine.chain.pair_sets import Inverse, PairSets, invert
-from espalier.engine.chain.posteriors import PIECES, balanced
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import PIECES, balanced
 from espalier.engine.weights.layout import Layout
 
 SLICES = 8  # of the previous label, done side by side; fixed, so that sums do not depend on the threads

@@ -19,7 +19,7 @@ from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
 
 
-class Room(NamedTuple):
+class SequenceBuffers(NamedTuple):
     """Scratch memory for any sequence of a data set: T positions, D distinct sets in one sequence at most."""
 
     score: np.ndarray  # [T, Y], u_t(y)
@@ -38,12 +38,12 @@ class Room(NamedTuple):
     flat: np.ndarray  # [Y * Y]
 
 
-def make_room(dataset: Dataset, layout: Layout, sets: PairSets) -> Room:
+def make_buffers(dataset: Dataset, layout: Layout, sets: PairSets) -> SequenceBuffers:
     n_labels, n_sets = layout.n_labels, len(sets.ptr) - 1
     longest = int(np.diff(dataset.offsets).max(initial=1))
     most = int(_most_distinct(dataset.offsets, sets.of_position, np.full(n_sets, -1, np.int64)))
     rows, matrices = (longest, n_labels), (most, n_labels, n_labels)
-    return Room(
+    return SequenceBuffers(
         np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows), np.empty(longest),
         np.empty(matrices), np.empty(matrices), np.empty(matrices), np.empty(most),
         np.empty(longest, np.int32), np.empty(most, np.int32), np.zeros(n_sets, np.int32),
@@ -66,62 +66,62 @@ def _most_distinct(offsets, of_position, last):
 
 
 @kernel
-def fill_scores(theta, unit, layout, observations, sets, lo, hi, room):
+def fill_scores(theta, unit, layout, observations, sets, lo, hi, buffers):
     """Scores at unit * theta of the positions lo..hi-1 and their distinct sets; (number of sets, widest step)."""
     n_labels = layout.n_labels
-    terms, flat, widest, found = room.terms, room.flat, 0.0, 0
+    terms, flat, widest, found = buffers.terms, buffers.flat, 0.0, 0
     for t in range(lo, hi):
         terms[:] = 0.0
         add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, terms)
         if t == lo:
             add_runs(theta, layout.start_ptr, layout.start_code, observations, t, terms)
         for y in range(n_labels):
-            room.score[t - lo, y] = unit * terms[y]
+            buffers.score[t - lo, y] = unit * terms[y]
         width = unit * (terms.max() - terms.min())
         if t > lo:
             p = sets.of_position[t]
-            if room.row_of[p] >= found or room.set_of[room.row_of[p]] != p:
+            if buffers.row_of[p] >= found or buffers.set_of[buffers.row_of[p]] != p:
                 pair_scores(theta, layout, sets, p, flat)
                 for i in range(n_labels):
                     for y in range(n_labels):
-                        room.pair_score[found, i, y] = unit * flat[i * n_labels + y]
-                room.row_of[p], room.set_of[found] = found, p
-                room.shift[found] = unit * flat.max()
+                        buffers.pair_score[found, i, y] = unit * flat[i * n_labels + y]
+                buffers.row_of[p], buffers.set_of[found] = found, p
+                buffers.shift[found] = unit * flat.max()
                 found += 1
-            d = room.row_of[p]
-            room.which[t - lo] = d
-            width += room.shift[d] - room.pair_score[d].min()
+            d = buffers.row_of[p]
+            buffers.which[t - lo] = d
+            width += buffers.shift[d] - buffers.pair_score[d].min()
         if not width <= widest:
             widest = width
     return found, widest
 
 
 @kernel
-def expect(theta, unit, layout, observations, sets, lo, hi, room):
-    """log Z at unit * theta; room.gamma and room.pairs hold the expected counts; and the number of distinct sets."""
-    found, widest = fill_scores(theta, unit, layout, observations, sets, lo, hi, room)
+def expect(theta, unit, layout, observations, sets, lo, hi, buffers):
+    """(log Z at unit * theta, number of distinct sets); gamma and pairs of the buffers hold the expected counts."""
+    found, widest = fill_scores(theta, unit, layout, observations, sets, lo, hi, buffers)
     for d in range(found):
-        room.pairs[d] = 0.0
+        buffers.pairs[d] = 0.0
     if widest <= SAFE_RANGE:
-        return _expect_scaled(hi - lo, found, room), found
-    log_z = log_alphas(hi - lo, room)
-    log_betas(hi - lo, room)
-    _expect_logarithms(hi - lo, room)
+        return _expect_scaled(hi - lo, found, buffers), found
+    log_z = log_alphas(hi - lo, buffers)
+    log_betas(hi - lo, buffers)
+    _expect_logarithms(hi - lo, buffers)
     return log_z, found
 
 
 @kernel
-def _expect_scaled(length, found, room):
+def _expect_scaled(length, found, buffers):
     """alpha_t = e_t * (alpha_{t-1} E_t) / c_t and back; pairs are alpha_{t-1} v_t^T, times the factor at the end."""
-    score, alpha, beta, gamma, scale = room.score, room.alpha, room.beta, room.gamma, room.scale
-    factor, pairs, which, v = room.factor, room.pairs, room.which, room.terms
+    score, alpha, beta, gamma, scale = buffers.score, buffers.alpha, buffers.beta, buffers.gamma, buffers.scale
+    factor, pairs, which, v = buffers.factor, buffers.pairs, buffers.which, buffers.terms
     n_labels = len(v)
     for d in range(found):
-        plain = np.exp(-room.shift[d])
+        plain = np.exp(-buffers.shift[d])
         for i in range(n_labels):
             for y in range(n_labels):
-                s = room.pair_score[d, i, y]
-                factor[d, i, y] = plain if s == 0.0 else np.exp(s - room.shift[d])
+                s = buffers.pair_score[d, i, y]
+                factor[d, i, y] = plain if s == 0.0 else np.exp(s - buffers.shift[d])
     log_z = 0.0
     for t in range(length):
         top = score[t].max()
@@ -130,7 +130,7 @@ def _expect_scaled(length, found, room):
             alpha[t, y] = 1.0 if t == 0 else 0.0
         if t > 0:
             d = which[t]
-            log_z += room.shift[d]
+            log_z += buffers.shift[d]
             for i in range(n_labels):
                 a = alpha[t - 1, i]
                 for y in range(n_labels):
@@ -174,9 +174,15 @@ def log_sum_exp(values):
 
 
 @kernel
-def log_alphas(length, room):
-    """log Z from the scores; room.alpha = log p(y_t | x_1..x_t) and room.scale = log c_t, whose sum is log Z."""
-    score, alpha, scale, pair_score, terms = room.score, room.alpha, room.scale, room.pair_score, room.terms
+def log_alphas(length, buffers):
+    """log Z from the scores; buffers.alpha = log p(y_t | x_1..x_t) and buffers.scale = log c_t, whose sum is log Z."""
+    score, alpha, scale, pair_score, terms = (
+        buffers.score,
+        buffers.alpha,
+        buffers.scale,
+        buffers.pair_score,
+        buffers.terms,
+    )
     n_labels = len(terms)
     log_z = 0.0
     for t in range(length):
@@ -184,7 +190,7 @@ def log_alphas(length, room):
             alpha[t, y] = score[t, y]
             if t > 0:
                 for i in range(n_labels):
-                    terms[i] = alpha[t - 1, i] + pair_score[room.which[t], i, y]
+                    terms[i] = alpha[t - 1, i] + pair_score[buffers.which[t], i, y]
                 alpha[t, y] += log_sum_exp(terms)
         scale[t] = log_sum_exp(alpha[t])
         for y in range(n_labels):
@@ -194,41 +200,47 @@ def log_alphas(length, room):
 
 
 @kernel
-def log_betas(length, room):
-    """room.beta, so that alpha_t + beta_t is the logarithm of the marginal of position t."""
-    score, beta, scale, pair_score, terms = room.score, room.beta, room.scale, room.pair_score, room.terms
+def log_betas(length, buffers):
+    """buffers.beta, so that alpha_t + beta_t is the logarithm of the marginal of position t."""
+    score, beta, scale, pair_score, terms = (
+        buffers.score,
+        buffers.beta,
+        buffers.scale,
+        buffers.pair_score,
+        buffers.terms,
+    )
     n_labels = len(terms)
     beta[length - 1] = 0.0
     for t in range(length - 1, 0, -1):
         for i in range(n_labels):
             for y in range(n_labels):
-                terms[y] = pair_score[room.which[t], i, y] + score[t, y] + beta[t, y]
+                terms[y] = pair_score[buffers.which[t], i, y] + score[t, y] + beta[t, y]
             beta[t - 1, i] = log_sum_exp(terms) - scale[t]
 
 
 @kernel
-def log_pair(room, t, i, y):
+def log_pair(buffers, t, i, y):
     """log p(y_{t-1} = i, y_t = y), after `log_alphas` and `log_betas`."""
-    step = room.pair_score[room.which[t], i, y] + room.score[t, y] + room.beta[t, y] - room.scale[t]
-    return room.alpha[t - 1, i] + step
+    step = buffers.pair_score[buffers.which[t], i, y] + buffers.score[t, y] + buffers.beta[t, y] - buffers.scale[t]
+    return buffers.alpha[t - 1, i] + step
 
 
 @kernel
-def _expect_logarithms(length, room):
-    n_labels = len(room.terms)
+def _expect_logarithms(length, buffers):
+    n_labels = len(buffers.terms)
     for t in range(length):
         for y in range(n_labels):
-            room.gamma[t, y] = np.exp(room.alpha[t, y] + room.beta[t, y])
+            buffers.gamma[t, y] = np.exp(buffers.alpha[t, y] + buffers.beta[t, y])
             if t > 0:
                 for i in range(n_labels):
-                    room.pairs[room.which[t], i, y] += np.exp(log_pair(room, t, i, y))
+                    buffers.pairs[buffers.which[t], i, y] += np.exp(log_pair(buffers, t, i, y))
 
 
 @kernel
-def add_expected(layout, observations, sets, lo, hi, found, weight, room, out):
-    """out += weight * the counts in room.gamma and room.pairs, at the weights of the sequence's observations only."""
+def add_expected(layout, observations, sets, lo, hi, found, weight, buffers, out):
+    """out += weight * the counts in gamma and pairs, at the weights of the sequence's observations only."""
     n_labels = layout.n_labels
-    gamma, flat = room.gamma, room.flat
+    gamma, flat = buffers.gamma, buffers.flat
     for t in range(lo, hi):
         _add_runs(layout.unigram_ptr, layout.unigram_code, observations, t, weight, gamma, t - lo, n_labels, out)
         if t == lo:
@@ -237,8 +249,8 @@ def add_expected(layout, observations, sets, lo, hi, found, weight, room, out):
     for d in range(found):
         for i in range(n_labels):
             for y in range(n_labels):
-                flat[i * n_labels + y] = weight * room.pairs[d, i, y]
-        for m in range(sets.ptr[room.set_of[d]], sets.ptr[room.set_of[d] + 1]):
+                flat[i * n_labels + y] = weight * buffers.pairs[d, i, y]
+        for m in range(sets.ptr[buffers.set_of[d]], sets.ptr[buffers.set_of[d] + 1]):
             begin, end = ptr[sets.observation[m]], ptr[sets.observation[m] + 1]
             full = end - begin == len(flat)
             for s in range(begin, end):

@@ -11,21 +11,11 @@ from espalier.engine.chain.scores import Factors, padded
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import PIECES, balanced
 from espalier.engine.weights.layout import Layout
 from espalier.engine.weights.nonzero import active_part
 
-PIECES = 32  # of independent work, enough to balance any number of threads that we meet
 NO_GRADIENT = np.empty(0)
-
-
-def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
-    """Runs of consecutive items whose costs are about equal."""
-    if len(costs) == 0:
-        return []
-    total = np.cumsum(costs, dtype=np.float64)
-    bounds = np.searchsorted(total, total[-1] * np.arange(1, pieces) / pieces)
-    bounds = np.unique(np.concatenate([[0], bounds, [len(costs)]]))
-    return [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
 def in_lockstep(dataset: Dataset, layout: Layout, sets: PairSets, pieces: int = PIECES) -> Schedule:

@@ -9,7 +9,7 @@ from espalier.engine.chain.scores import Factors
 from espalier.engine.runtime import fresh_memory
 
 
-class Room:
+class Scratch:
     """Scratch memory of one gradient at a time, of one objective or of several that take turns."""
 
     def __init__(self):
@@ -24,6 +24,6 @@ class Room:
         return fresh_memory.fill(self._numbers[: math.prod(shape)].reshape(shape))
 
     def keep(self, factors: Factors) -> None:
-        """Let later factors be written over these, unless those kept have more room."""
+        """Let later factors be written over these, unless those kept have more scratch."""
         if self.factors is None or len(factors.dense) >= len(self.factors.dense):
             self.factors = factors

@@ -12,23 +12,15 @@ import numpy as np
 
 from espalier.engine.chain.logarithms import log_sum
 from espalier.engine.chain.pair_sets import PairSets
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.chain.scores import pair_scores, position_scores
 from espalier.engine.data.dataset import Dataset, label_rows
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.weights.layout import Layout
 
 NOTHING = np.empty((0, 0))
-
-
-class Transitions(NamedTuple):
-    """What may begin, follow and end: True is allowed."""
-
-    start: np.ndarray  # bool [Y]
-    pair: np.ndarray  # bool [Y, Y], from y' to y
-    end: np.ndarray  # bool [Y]
 
 
 class Constraints(NamedTuple):

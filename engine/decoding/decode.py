@@ -9,23 +9,18 @@ import numpy as np
 
 from espalier.engine.chain.column_groups import no_composites
 from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, check_theta, pair_sets
-from espalier.engine.chain.posteriors import (
-    PIECES,
-    all_log_partitions,
-    balanced,
-    in_lockstep,
-    posterior_rows,
-    posteriors,
-)
+from espalier.engine.chain.posteriors import all_log_partitions, in_lockstep, posterior_rows, posteriors
 from espalier.engine.chain.scores import density, make_factors, padded, pair_scores, position_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import constraints
-from espalier.engine.decoding.constraints import Transitions, make_constraints, unrestricted
+from espalier.engine.decoding.constraints import make_constraints, unrestricted
 from espalier.engine.decoding.nbest import NBest, best_labellings
 from espalier.engine.errors import EspalierError
+from espalier.engine.labels.scheme import Transitions
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_run, add_runs
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import PIECES, balanced
 from espalier.engine.weights.layout import Layout
 
 PAIR_BYTES = 1 << 30  # what the marginals of all pairs may take unless the caller says more

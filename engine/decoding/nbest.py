@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.chain.pair_sets import PairSets
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding.constraints import Constraints, allowed_pairs, allowed_scores, refuse_impossible
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.weights.layout import Layout
 
 

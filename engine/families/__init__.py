@@ -1,1 +1,1 @@
-"""One module for each family of models beside the chain."""
+"""One module for each family of models beside the chain: classifiers of bags of counts so far."""

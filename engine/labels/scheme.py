@@ -5,13 +5,22 @@ BIO, a chunk begins with B. In IOB1 it begins with I, and with B only where it t
 one of its own kind before it. In BIOES a chunk is S, or begins with B and ends with E.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from espalier.engine.decoding.constraints import Transitions
 from espalier.engine.errors import EspalierError
 
 PREFIXES = {"iob2": "BI", "iob1": "BI", "bioes": "BIES"}
 ALIASES = {"bio": "iob2", "iobes": "bioes"}
+
+
+class Transitions(NamedTuple):
+    """What may begin, follow and end: True is allowed."""
+
+    start: np.ndarray  # bool [Y]
+    pair: np.ndarray  # bool [Y, Y], from y' to y
+    end: np.ndarray  # bool [Y]
 
 
 def transitions_of(labels: list[str], scheme: str | bool = True) -> Transitions:

@@ -9,7 +9,7 @@ from espalier.engine.chain.batches import Schedule, make_schedule
 from espalier.engine.chain.column_groups import Composites, find_composites
 from espalier.engine.chain.gather_gradient import Gathering, gather, make_gathering
 from espalier.engine.chain.pair_sets import Inverse, check_observations, check_theta, invert, pair_sets
-from espalier.engine.chain.posteriors import all_log_partitions, balanced, by_logarithms, posteriors
+from espalier.engine.chain.posteriors import all_log_partitions, by_logarithms, posteriors
 from espalier.engine.chain.scatter_gradient import (
     CHUNKS,
     Plan,
@@ -20,13 +20,14 @@ from espalier.engine.chain.scatter_gradient import (
     scattered_sums,
 )
 from espalier.engine.chain.scores import density, make_factors, padded
-from espalier.engine.chain.scratch import Room
+from espalier.engine.chain.scratch import Scratch
 from espalier.engine.data.dataset import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
 from espalier.engine.losses.curvature import curvatures
 from espalier.engine.losses.partial_labels import partial_labels, silent
 from espalier.engine.losses.token_weights import first_weights, token_weights
 from espalier.engine.runtime.grouping import carrying_columns, sort_by
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import dot
 from espalier.engine.weights.layout import FAMILIES, Layout
 
@@ -40,7 +41,7 @@ class ChainObjective:
     Partial labels and token weights add `terms` of their own; see these modules.
     """
 
-    def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto", room: Room | None = None):
+    def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto", scratch: Scratch | None = None):
         check_observations(dataset, layout)
         density(sparse)  # an unknown name is refused here, not in the middle of a run
         made = [make(dataset, layout, sparse) for make in (partial_labels, token_weights)]
@@ -49,7 +50,7 @@ class ChainObjective:
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
-        self._room = Room() if room is None else room
+        self._scratch = Scratch() if scratch is None else scratch
         self.slots = pair_slots(layout, self.sets)
         self.scattered = fits(layout, self.slots)
         self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
@@ -101,7 +102,7 @@ class ChainObjective:
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
         check_theta(theta, self.layout)
-        with self._room.lock:
+        with self._scratch.lock:
             gradient, log_z = self._expected(theta)
             with np.errstate(invalid="ignore"):  # infinite weights show in the objective, which is refused
                 gradient -= self.observed
@@ -130,13 +131,13 @@ class ChainObjective:
 
     def _expected(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(expected counts, log Z) at theta."""
-        factors = make_factors(theta, self.layout, self.sets, self.sparse, self._room.factors)
-        self._room.keep(factors)
+        factors = make_factors(theta, self.layout, self.sets, self.sparse, self._scratch.factors)
+        self._scratch.keep(factors)
         return (self._scatter if self.scattered else self._gather)(theta, factors)
 
     def _scatter(self, theta: np.ndarray, factors):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
-        rows = self._room.take(len(self.chunks), self.plan.total)
+        rows = self._scratch.take(len(self.chunks), self.plan.total)
         data, layout, sets = self.dataset, self.layout, self.sets
         expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, rows)
         for n in np.flatnonzero(np.isnan(log_z)):
@@ -148,7 +149,7 @@ class ChainObjective:
 
     def _gather(self, theta: np.ndarray, factors):
         """Posteriors of all positions, then by observation."""
-        rows = tuple(self._room.take(3, len(self.dataset.labels), padded(self.layout.n_labels)))
+        rows = tuple(self._scratch.take(3, len(self.dataset.labels), padded(self.layout.n_labels)))
         expected = np.zeros(self.size)
         *posterior, log_z = posteriors(
             theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, rows, expected,

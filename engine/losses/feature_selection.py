@@ -1,7 +1,7 @@
 """Baselines for the selection of features (THESIS 6.2.1, 7.3.3), to compare with an L1 penalty.
 
 Each baseline gives every weight of a layout a score: its count, its mutual information, or its
-size in a model trained with L2. `keep` turns scores into the set of weights to keep, `restrict`
+size in a model trained with L2. `keep` turns scores into the set of weights to keep, `keep_only`
 makes the layout that holds just these. Slots stay in order, so theta[mask] fits the small
 layout and `expand` takes it back.
 """
@@ -108,7 +108,7 @@ def keep(scores: np.ndarray, count: int | None = None, least: float | None = Non
     return mask
 
 
-def restrict(layout: Layout, mask: np.ndarray) -> Layout:
+def keep_only(layout: Layout, mask: np.ndarray) -> Layout:
     """The layout of the weights in `mask`, with the same labels and observations."""
     where = _where(mask, layout.size)
     family, observation, previous, label = layout.slots(where)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import add_scaled
 
 CHUNKS = 16

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.optimise.solver_state import Keeper, State
+from espalier.engine.optimise.solver_state import Keeper, SolverState
 
 STOP_REASONS = {
     "optimal": "the first-order conditions hold within the tolerance",
@@ -43,7 +43,7 @@ class Monitor:
     history: list[dict] = field(default_factory=list)
     keeper: Keeper | None = None
     extra: dict = field(default_factory=dict)  # kept with every state
-    _found: State | None = None
+    _found: SolverState | None = None
 
     def check(self, record: dict, theta: np.ndarray) -> str | None:
         """Take the record of one iteration (0 = before the first); it must have objective and gradient_norm."""
@@ -56,7 +56,7 @@ class Monitor:
         asked = self.on_iteration(record, theta) if self.on_iteration else None
         return self._reason(record, asked)
 
-    def earlier(self, size: int) -> State | None:
+    def earlier(self, size: int) -> SolverState | None:
         """The state that an interrupted run has left, with the history up to it."""
         state, self._found = self._found or (self.keeper.earlier(size) if self.keeper else None), None
         if state is None:
@@ -64,12 +64,12 @@ class Monitor:
         self.history[:] = state.history
         return state
 
-    def peek(self, size: int) -> State | None:
+    def peek(self, size: int) -> SolverState | None:
         """The same, for a solver that hands over to another one, which will ask again."""
         self._found = self.earlier(size)
         return self._found
 
-    def keep(self, state: State) -> None:
+    def keep(self, state: SolverState) -> None:
         """Offer the state after an iteration to the keeper."""
         if self.keeper:
             state.history = list(self.history)

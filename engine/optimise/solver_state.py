@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclass
-class State:
+class SolverState:
     """Nothing in it is changed later, so that it may be written at any time.
 
     What only one solver needs is in `vectors` and in `extra`, whose values JSON can hold.
@@ -28,8 +28,8 @@ class State:
 class Keeper(Protocol):
     """Keeps states, in a file as a rule."""
 
-    def earlier(self, size: int) -> State | None:
+    def earlier(self, size: int) -> SolverState | None:
         """The state of `size` weights that an interrupted run has left, or None."""
 
-    def offer(self, state: State) -> None:
+    def offer(self, state: SolverState) -> None:
         """Hear of the state after an iteration; the keeper decides whether to write it."""

@@ -17,7 +17,6 @@ from espalier.engine.blockwise.blocks import BlockObjective
 from espalier.engine.blockwise.gradient import BATCH, add_entries, close_matrix, position_marginal
 from espalier.engine.chain.logarithms import log_forward, log_step_back, log_sum
 from espalier.engine.chain.pair_sets import invert
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective
@@ -27,6 +26,7 @@ from espalier.engine.optimise.solvers import SOLVERS, minimise
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_products
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.weights.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
 
 ROUND = 3  # iterations of the solver between two scans

@@ -14,13 +14,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from espalier.engine.chain.pair_sets import check_observations, check_theta
-from espalier.engine.chain.posteriors import balanced
-from espalier.engine.chain.scratch import Room
+from espalier.engine.chain.scratch import Scratch
 from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective, Sample, active_weights
 from espalier.engine.losses.curvature import curvatures
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import add_scaled, chunks
 from espalier.engine.weights.layout import Layout
 from espalier.engine.weights.sublayout import Runs, everything, present, renumber, restrict
@@ -120,7 +120,7 @@ class Sum(NamedTuple):
     vector: np.ndarray | None
 
 
-class Block(NamedTuple):
+class HeldBlock(NamedTuple):
     """One block of a part: its objective, over the observations that occur in it."""
 
     objective: ChainObjective | None  # None when no label is known: its loss is 0 at any theta
@@ -140,12 +140,12 @@ class Part:
     def __init__(
         self, blocks: Iterable[Dataset], first: int, n_blocks: int, layout: Layout, sparse: str = "auto"
     ):  # fmt: skip
-        self.first, self.n_blocks, self.room = first, n_blocks, Room()
+        self.first, self.n_blocks, self.scratch = first, n_blocks, Scratch()
         if n_blocks == 1:
             (block,) = blocks
             self.size, self.runs = layout.size, everything(layout.size)
-            whole = ChainObjective(block, layout, sparse, self.room)
-            self.blocks = [Block(whole, np.arange(layout.n_observations), self.runs, self.runs)]
+            whole = ChainObjective(block, layout, sparse, self.scratch)
+            self.blocks = [HeldBlock(whole, np.arange(layout.n_observations), self.runs, self.runs)]
         else:
             self._hold(blocks, layout, sparse)
         self.nodes = cover(first, first + len(self.blocks), n_blocks)
@@ -169,8 +169,8 @@ class Part:
             near = restrict(mine, np.searchsorted(together, seen))[1]
             own, far = restrict(layout, seen)
             silent = len(block.labels) > 0 and bool(np.all(block.labels == UNKNOWN))
-            objective = None if silent else ChainObjective(block, own, sparse, self.room)
-            self.blocks.append(Block(objective, seen, near, far))
+            objective = None if silent else ChainObjective(block, own, sparse, self.scratch)
+            self.blocks.append(HeldBlock(objective, seen, near, far))
 
     def sums(
         self, what: str, theta: np.ndarray | None = None, rows: Sequence[np.ndarray] | None = None

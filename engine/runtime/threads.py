@@ -11,7 +11,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from espalier.engine.errors import EspalierError
+
+PIECES = 32  # of independent work, enough to balance any number of threads that we meet
 
 _lock = threading.Lock()
 _budget: int | None = None
@@ -75,3 +79,13 @@ def ranges(total: int, pieces: int) -> list[tuple[int, int]]:
     pieces = max(1, min(pieces, total))
     bounds = [total * i // pieces for i in range(pieces + 1)]
     return list(zip(bounds, bounds[1:], strict=False))
+
+
+def balanced(costs: np.ndarray, pieces: int = PIECES) -> list[tuple[int, int]]:
+    """Runs of consecutive items whose costs are about equal; they depend on the costs alone."""
+    if len(costs) == 0:
+        return []
+    total = np.cumsum(costs, dtype=np.float64)
+    bounds = np.searchsorted(total, total[-1] * np.arange(1, pieces) / pieces)
+    bounds = np.unique(np.concatenate([[0], bounds, [len(costs)]]))
+    return [(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]

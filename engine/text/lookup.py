@@ -34,7 +34,7 @@ class Texts(NamedTuple):
     table: np.ndarray  # uint64, a power of two of places, at least half of them free
 
 
-class Part(NamedTuple):
+class TemplatePart(NamedTuple):
     """The parts of one column of a template, P of them."""
 
     is_macro: np.ndarray  # bool [P]
@@ -95,7 +95,9 @@ def _prepare(templates: list[Template], columns: list[pa.Array], offsets: np.nda
     return np.concatenate([*blocks, rest]) if derived else ids, texts, parts
 
 
-def _parts(template: Template, slot: int, longest: int, tokens: int, first: dict, base: int, extra: list) -> Part:
+def _parts(
+    template: Template, slot: int, longest: int, tokens: int, first: dict, base: int, extra: list
+) -> TemplatePart:
     """The parts of one column of a template; literals and values beyond the edges go to `extra`."""
     rows = []
     for part in template.parts:
@@ -108,7 +110,7 @@ def _parts(template: Template, slot: int, longest: int, tokens: int, first: dict
             extra.append(part)
             rows.append((False, at, 0, 0, 0, 0))
     is_macro, *numbers = zip(*rows, strict=True)
-    return Part(np.array(is_macro), *(np.array(column, np.int64) for column in numbers))
+    return TemplatePart(np.array(is_macro), *(np.array(column, np.int64) for column in numbers))
 
 
 def _number(arrays: list[pa.Array]) -> tuple[Texts, np.ndarray]:

@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.grouping import ends
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.threads import balanced
 from espalier.engine.weights.layout import FAMILIES, Layout
 
 

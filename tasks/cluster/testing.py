@@ -10,7 +10,7 @@ from espalier.tasks import store
 from espalier.tasks.cluster.worker import load
 from espalier.tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
 from espalier.tasks.decoding import decoder_of
-from espalier.tasks.evaluate import Part, measure, merge
+from espalier.tasks.evaluate import Measured, measure, merge
 from espalier.tasks.tagging import numbered, numbering
 
 # ---- on a worker
@@ -22,7 +22,7 @@ class ShardsOfModel:
     def __init__(self, shards: list, model: Model):
         self.shards, self.model = shards, model
 
-    def measure(self) -> Part:
+    def measure(self) -> Measured:
         model, decoder = self.model, decoder_of(self.model)
         return merge(measure(shard, model.layout, model.theta, decoder) for shard in self.shards)
 

@@ -58,7 +58,7 @@ class Comparison(NamedTuple):
     note: str = ""
 
 
-class Check(NamedTuple):
+class Statement(NamedTuple):
     """A statement that must hold on our data, as texts for readers, and whether it does."""
 
     text: str
@@ -75,7 +75,7 @@ class Report(NamedTuple):
     comparisons: list[Comparison]
     sections: list[tuple[str, str, str]]  # id, heading, markup
     notes: list[str]  # how ours differs from the source, what surprised
-    checks: list[Check] = []
+    checks: list[Statement] = []
 
 
 class Experiment(NamedTuple):

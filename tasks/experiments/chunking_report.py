@@ -1,6 +1,6 @@
 """The experiment `chunking`: tables 3.5, 3.7, 6.1, 7.3, 7.5 and figures 7.10 to 7.16 of the thesis, on CoNLL-2000."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.chunking import BOTH, TAG, WORD, frequencies, smooth, sparse
 from espalier.tasks.experiments.drawings import (
     Curve,
@@ -246,12 +246,12 @@ def comparisons(results: dict[str, dict]) -> list[Comparison]:
     return made  # fmt: skip
 
 
-def checks(results: dict[str, dict]) -> list[Check]:
+def checks(results: dict[str, dict]) -> list[Statement]:
     last, whole = results[f"sparse-{SWEEPS[-1]}"], results["smooth-all"]
 
-    def better(text: str, first: str, second: str) -> Check:
+    def better(text: str, first: str, second: str) -> Statement:
         a, b = (results[f"smooth-{name}"]["error"] for name in (first, second))
-        return Check(text, a < b, f"{share(a)} against {share(b)}", "a smaller test error")
+        return Statement(text, a < b, f"{share(a)} against {share(b)}", "a smaller test error")
 
     cut = whole["rows"]["0.25"]
     return [
@@ -259,9 +259,9 @@ def checks(results: dict[str, dict]) -> list[Check]:
                "pairs"),
         better("all four families beat pairs alone", "all", "pairs"),
         better("splitting word and tag beats taking them as one", "pairs", "product-pairs"),
-        Check("an L1 model of all four errs hardly more than L2", last["error"] - whole["error"] <= 0.005,
+        Statement("an L1 model of all four errs hardly more than L2", last["error"] - whole["error"] <= 0.005,
               f"{share(last['error'])} against {share(whole['error'])}", "at most 0.5 points more"),
-        Check("weights up to 0.25 can go", cut["f1"] >= whole["f1"] - 0.005,
+        Statement("weights up to 0.25 can go", cut["f1"] >= whole["f1"] - 0.005,
               f"F {share(cut['f1'])} against {share(whole['f1'])}", "at most 0.5 points less F"),
     ]  # fmt: skip
 

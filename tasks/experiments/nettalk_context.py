@@ -1,6 +1,6 @@
 """The experiment `nettalk-context`: table 3 of SBCD, letters around a letter one by one or as n-grams."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import in_context
 from espalier.tasks.experiments.problems import FILES, files_of
@@ -76,14 +76,14 @@ def comparisons(results: dict[str, dict]) -> list[Comparison]:
     return made
 
 
-def checks(results: dict[str, dict]) -> list[Check]:
+def checks(results: dict[str, dict]) -> list[Statement]:
     true, pseudo = results["true-5"], results["pseudo-5"]
     return [
-        Check("true n-grams beat pseudo n-grams at n = 5", true["error"] < pseudo["error"],
+        Statement("true n-grams beat pseudo n-grams at n = 5", true["error"] < pseudo["error"],
               f"{share(true['error'])} against {share(pseudo['error'])}", "a smaller test error"),
-        Check("with fewer weights per position", true["per_position"] < pseudo["per_position"],
+        Statement("with fewer weights per position", true["per_position"] < pseudo["per_position"],
               f"{number(true['per_position'])} against {number(pseudo['per_position'])}", "fewer"),
-        Check("true n-grams beat pseudo n-grams at n = 3",
+        Statement("true n-grams beat pseudo n-grams at n = 3",
               results["true-3"]["error"] < results["pseudo-3"]["error"],
               f"{share(results['true-3']['error'])} against {share(results['pseudo-3']['error'])}",
               "a smaller test error"),

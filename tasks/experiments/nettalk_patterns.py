@@ -1,6 +1,6 @@
 """The experiment `nettalk-patterns`: tables 3.2 and 3.3 of the thesis."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import pattern
 from espalier.tasks.experiments.problems import FILES, files_of
@@ -110,10 +110,10 @@ def comparisons(results: dict[str, dict]) -> list[Comparison]:
     return made
 
 
-def checks(results: dict[str, dict]) -> list[Check]:
-    def better(text: str, first: str, second: str) -> Check:
+def checks(results: dict[str, dict]) -> list[Statement]:
+    def better(text: str, first: str, second: str) -> Statement:
         a, b = results[first]["error"], results[second]["error"]
-        return Check(text, a < b, f"{share(a)} against {share(b)}", "a smaller test error")
+        return Statement(text, a < b, f"{share(a)} against {share(b)}", "a smaller test error")
 
     return [
         better("ignoring the start label costs much", "pairs", WITHOUT_START),

@@ -1,6 +1,6 @@
 """The experiment `nettalk-sparsity`: table 2 and figure 5 of SBCD."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import descents, trained
 from espalier.tasks.experiments.problems import FILES, files_of
@@ -145,19 +145,19 @@ def comparisons(results: dict[str, dict]) -> list[Comparison]:
     return made  # fmt: skip
 
 
-def checks(results: dict[str, dict]) -> list[Check]:
+def checks(results: dict[str, dict]) -> list[Statement]:
     made, smooth = [], results["lbfgs"]["error"]
     for name in SPARSE:
         row = results[name]
         kept, worse = row["lambda"] / row["lambda_all"], row["error"] - smooth
-        made.append(Check(f"{name_of(name)} keeps few of the weights of pairs", kept <= MOST_SHARE, share(kept),
+        made.append(Statement(f"{name_of(name)} keeps few of the weights of pairs", kept <= MOST_SHARE, share(kept),
                           f"at most {percent(MOST_SHARE, 0)}"))  # fmt: skip
-        made.append(Check(f"{name_of(name)} errs hardly more than L2", worse <= MOST_POINTS,
+        made.append(Statement(f"{name_of(name)} errs hardly more than L2", worse <= MOST_POINTS,
                           f"{points(worse)} against L-BFGS", f"at most {points(MOST_POINTS, 1)}"))  # fmt: skip
     rows = sorted((results[name] for name in DESCENT), key=lambda row: -row["active"])
     seconds = [row["seconds"] for row in rows]
     falls = all(b <= (1 + NOISE) * a for a, b in zip(seconds, seconds[1:], strict=False)) and seconds[-1] < seconds[0]
-    made.append(Check("training time falls as active weights fall", falls, " → ".join(minutes(s) for s in seconds),
+    made.append(Statement("training time falls as active weights fall", falls, " → ".join(minutes(s) for s in seconds),
                       f"a fall from each to the next sparser one, up to {percent(NOISE, 0)} of noise"))  # fmt: skip
     return made
 

@@ -1,6 +1,6 @@
 """The experiment `nettalk-thresholds`: table 6.3 and figures 6.1, 6.2 and 7.7 of the thesis."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, map_figure, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import sparse_maps, thresholds
 from espalier.tasks.experiments.problems import FILES, files_of
@@ -113,14 +113,14 @@ def comparisons(smooth: dict, sparse: dict) -> list[Comparison]:
     return made  # fmt: skip
 
 
-def checks(smooth: dict, sparse: dict) -> list[Check]:
+def checks(smooth: dict, sparse: dict) -> list[Statement]:
     rows = smooth["rows"]
     first, negative = rows["0"]["error"], rows["negative"]["error"]
     return [
-        Check("small weights can go at little cost", rows["0.25"]["error"] - first <= 0.003,
+        Statement("small weights can go at little cost", rows["0.25"]["error"] - first <= 0.003,
               points(rows["0.25"]["error"] - first), "at most +0.3 points"),
-        Check("negative weights cannot", negative - first >= 0.01, points(negative - first), "at least +1 point"),
-        Check("an L1 penalty is better than cutting to as few weights",
+        Statement("negative weights cannot", negative - first >= 0.01, points(negative - first), "at least +1 point"),
+        Statement("an L1 penalty is better than cutting to as few weights",
               all(row["error"] >= sparse["error"] for row in rows.values() if row["active"] <= sparse["active"]),
               f"{share(sparse['error'])} with {number(sparse['active'])} weights",
               "no cut with as few weights has a smaller error"),

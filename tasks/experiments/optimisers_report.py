@@ -1,6 +1,6 @@
 """The experiment `optimisers`: table 4.3 of IIS, on five sentences and on all of CoNLL-2000."""
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, minutes, rows_table, xy_chart
 from espalier.tasks.experiments.optimisers import CLOSE, LONG, SHORT, trained
 from espalier.tasks.experiments.problems import FILES, files_of
@@ -111,7 +111,7 @@ def comparisons(found: dict[str, dict[str, dict]]) -> list[Comparison]:
     return rows  # fmt: skip
 
 
-def checks(found: dict[str, dict[str, dict]]) -> list[Check]:
+def checks(found: dict[str, dict[str, dict]]) -> list[Statement]:
     made = []
     for case, rows in found.items():
         spent = {solver: there(rows, solver) for solver in SOLVERS}
@@ -119,7 +119,7 @@ def checks(found: dict[str, dict[str, dict]]) -> list[Check]:
         most = {solver: float("inf") if n is None else n for solver, n in spent.items()}
         others = [n for solver, n in most.items() if solver != "lbfgs"]
         made.append(
-            Check(
+            Statement(
                 f"{TITLES[case]}: limited memory needs the fewest evaluations to within 0.1 % of the best",
                 most["lbfgs"] < float("inf") and most["lbfgs"] <= min(others),
                 told,
@@ -128,7 +128,7 @@ def checks(found: dict[str, dict[str, dict]]) -> list[Check]:
         )
         rest = [n for solver, n in most.items() if solver != "iis"]
         made.append(
-            Check(f"{TITLES[case]}: iterative scaling needs the most", most["iis"] >= max(rest), told, "the most")
+            Statement(f"{TITLES[case]}: iterative scaling needs the most", most["iis"] >= max(rest), told, "the most")
         )
     return made  # fmt: skip
 

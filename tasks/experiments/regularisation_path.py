@@ -4,7 +4,7 @@ from pathlib import Path
 
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import LETTER, all_pairs
 from espalier.tasks.experiments.problems import FILES, files_of, fit, load, measured
@@ -104,14 +104,14 @@ def comparisons(results: dict[str, dict]) -> list[Comparison]:
                        summary(paired(results, solver))) for solver, name in SOLVERS.items()]  # fmt: skip
 
 
-def checks(results: dict[str, dict]) -> list[Check]:
+def checks(results: dict[str, dict]) -> list[Statement]:
     made = []
     for solver, name in SOLVERS.items():
         pairs = paired(results, solver)
         w, c = (total([pair[i] for pair in pairs], "iterations") for i in (0, 1))
         apart = max(abs(a["objective"] / b["objective"] - 1) for a, b in pairs)
         made.append(
-            Check(
+            Statement(
                 f"{name}: warm starts need fewer iterations over the path",
                 w < c,
                 f"{number(int(w))} against {number(int(c))}",
@@ -119,7 +119,7 @@ def checks(results: dict[str, dict]) -> list[Check]:
             )
         )
         made.append(
-            Check(
+            Statement(
                 f"{name}: warm and cold reach the same objectives",
                 apart <= SAME,
                 percent(apart, 3),

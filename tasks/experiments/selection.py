@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine.losses.feature_selection import counts, keep, magnitudes, mutual_information, restrict
+from espalier.engine.losses.feature_selection import counts, keep, keep_only, magnitudes, mutual_information
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.weights.layout import Layout, dense_layout, seen_layout
 from espalier.tasks.experiments.problems import Problem, families, fit, fit_virtual, load, measured
@@ -28,7 +28,7 @@ def before(way: str, sizes: list[int], iterations: int, limit: int | None, train
     scores = (counts if way == "cut-off" else mutual_information)(problem.train, layout)
     rows = []
     for size in sizes:
-        small = restrict(layout, keep(scores, count=min(size, layout.size)))
+        small = keep_only(layout, keep(scores, count=min(size, layout.size)))
         found = fit(problem, small, "lbfgs", ElasticNet(0.0, RHO2), iterations=iterations)
         rows.append(found.figures | measured(problem, small, found.theta, train=False))
     return {"way": way, "rows": rows}

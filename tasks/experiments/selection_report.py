@@ -2,7 +2,7 @@
 
 import math
 
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.problems import FILES, files_of
 from espalier.tasks.experiments.selection import after, before, during
@@ -99,14 +99,14 @@ def small(found: dict[str, list[dict]], way: str) -> list[dict]:
     return [row for row in found[way] if 0 < row["active"] < FEW]
 
 
-def checks(found: dict[str, dict[str, list[dict]]]) -> list[Check]:
+def checks(found: dict[str, dict[str, list[dict]]]) -> list[Statement]:
     made = []
     for corpus, curves in found.items():
         for way in BASELINES:
             rows = [(row, best(curves["sbcd"], row["active"])) for row in small(curves, way)]
             told = "; ".join(f"{number(row['active'])}: {share(row['error'])} against {share(l1)}" for row, l1 in rows)
             made.append(
-                Check(
+                Statement(
                     f"{CORPORA[corpus]}: {WAYS[way]} is worse than L1 below {number(FEW)} weights",
                     all(row["error"] > l1 for row, l1 in rows),
                     told,

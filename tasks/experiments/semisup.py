@@ -47,7 +47,7 @@ CASES = {
 }
 
 
-class Problem(NamedTuple):
+class FiniteProblem(NamedTuple):
     features: np.ndarray  # float64 [X, words]
     q: np.ndarray  # float64 [X], marginal of the risk
     q_train: np.ndarray  # float64 [X], marginal of the samples
@@ -112,14 +112,14 @@ def two_classes(bayes: float) -> np.ndarray:
 
 
 @cache
-def problem(name: str) -> Problem:
+def problem(name: str) -> FiniteProblem:
     """The problem of a case."""
     case = CASES[name]
     features = count_vectors()
     beta = two_classes(case.bayes)
     q, eta = mixture(features, beta)
     q_train = np.full(len(q), 1 / len(q)) if case.shift else q
-    return Problem(features, q, q_train, flip(q, eta, case.flipped), beta)
+    return FiniteProblem(features, q, q_train, flip(q, eta, case.flipped), beta)
 
 
 # What the theory says -------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def dataset(shard: Shard) -> Dataset:
     return make_dataset(shard.observations, shard.labels, sequence_offsets(shard.sequence))
 
 
-class Problem:
+class SequenceProblem:
     """Train, test and pool as integers, with the vocabulary and labels of train."""
 
     def __init__(self, train: pl.DataFrame, test: pl.DataFrame, pool: pl.DataFrame):
@@ -104,7 +104,7 @@ def replicate(tokens: pl.DataFrame, n: int, test_size: int, bias: float, k: int,
     sample, fair = biased(random, length, others, n, bias), biased(random, length, others, n, 0.0)
     parts = {name: take(tokens, chosen(len(length), ids)) for name, ids in
              {"test": test, "pool": others, "sample": sample, "fair": fair}.items()}  # fmt: skip
-    problem, even = (Problem(parts[name], parts["test"], parts["pool"]) for name in ("sample", "fair"))
+    problem, even = (SequenceProblem(parts[name], parts["test"], parts["pool"]) for name in ("sample", "fair"))
     found = problem.clusters(k, int(seed[-1]))
     weights = {
         "unweighted": np.ones(n), "cluster": weights_of(found, "cluster")[0],

@@ -3,7 +3,7 @@
 import numpy as np
 
 from espalier.tasks.charts import Box, box_chart
-from espalier.tasks.experiments import Cell, Check, Comparison, Experiment, Report, Settings
+from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, interval, map_figure, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.semisup import spread
 from espalier.tasks.experiments.simulated import KINDS, RHO1, WAYS, compared, converged, crossvalidated, selected
@@ -60,7 +60,7 @@ def cells(settings: Settings) -> list[Cell]:
                    for r in blocks(others)]  # fmt: skip
 
 
-class Results:
+class SimulatedResults:
     """What the cells found, put together."""
 
     def __init__(self, results: dict[str, dict], settings: Settings):
@@ -98,7 +98,7 @@ class Results:
 # Drawings -------------------------------------------------------------------------------------------
 
 
-def boxes(found: Results, key: str, title: str, theory: float | None) -> Html:
+def boxes(found: SimulatedResults, key: str, title: str, theory: float | None) -> Html:
     made = []
     for model in MODELS:
         s = spread(np.array(found.values(model, key)))
@@ -107,7 +107,7 @@ def boxes(found: Results, key: str, title: str, theory: float | None) -> Html:
     return figure(title, drawn)
 
 
-def curves(found: Results, key: str, title: str, errors: bool) -> Html:
+def curves(found: SimulatedResults, key: str, title: str, errors: bool) -> Html:
     lines = [Curve(NAMES[way], list(enumerate(found.ways[way][key].tolist()))) for way in WAYS]
     written = {"write": percent, "tick": percent_tick} if errors else {}
     return figure(title, xy_chart(f"sweeps-{key}", title, "sweeps", lines, **written))
@@ -127,7 +127,7 @@ def distributions() -> Html:
     return tag("div", before, shown, class_="panels")
 
 
-def selection(found: Results) -> Html:
+def selection(found: SimulatedResults) -> Html:
     labels, symbols = truth()["labels"], truth()["symbols"]
     shape, names = (len(symbols), len(labels)), (symbols, labels)
     often, mean = (found.selected[key].reshape(shape) for key in ("mu_chosen", "mu_sum"))
@@ -141,7 +141,7 @@ def selection(found: Results) -> Html:
     return tag("div", *maps, class_="panels")
 
 
-def models_table(found: Results) -> Html:
+def models_table(found: SimulatedResults) -> Html:
     rows = []
     for m in MODELS:
         penalty = f"ρ2 = {found.chosen[m]:g}" if m in KINDS else f"ρ1 = {RHO1[m]:g}"
@@ -156,7 +156,7 @@ def models_table(found: Results) -> Html:
 # Findings -------------------------------------------------------------------------------------------
 
 
-def comparisons(found: Results) -> list[Comparison]:
+def comparisons(found: SimulatedResults) -> list[Comparison]:
     rows = [Comparison("SBCD 6.1", "Bayes error", "15.4%", percent(found.bayes_error))]
     for m, (mu, pairs) in TABLE.items():
         for key, source in (("mu", mu), ("lambda", pairs)):
@@ -177,18 +177,18 @@ def comparisons(found: Results) -> list[Comparison]:
     return rows
 
 
-def checks(found: Results) -> list[Check]:
+def checks(found: SimulatedResults) -> list[Statement]:
     pairs = zip(found.values("M7", "test"), found.values("M1", "test"), strict=True)
     mean, low, high = interval([a - b for a, b in pairs])
     weights = found.mean("M7", "active")
     return [
-        Check("M7's test error is within its interval of M1's, or better", low <= 0.0,
+        Statement("M7's test error is within its interval of M1's, or better", low <= 0.0,
               f"{points(mean)} against M1 ({points(low)} to {points(high)})", "an interval that reaches 0 or below"),
-        Check("M7 uses few weights", weights <= MOST, number(weights), f"at most {MOST}"),
+        Statement("M7 uses few weights", weights <= MOST, number(weights), f"at most {MOST}"),
     ]  # fmt: skip
 
 
-def about_training_errors(found: Results) -> str:
+def about_training_errors(found: SimulatedResults) -> str:
     said = ", ".join(f"{percent(error)} at ρ2 = {rho2:g}" for rho2, error in found.trained.items())
     return (
         f"Training errors follow the penalty: that of M1 is {said}. Cross-validation chose ρ2 = {found.chosen['M1']:g} "
@@ -197,7 +197,7 @@ def about_training_errors(found: Results) -> str:
 
 
 def report(results: dict[str, dict], settings: Settings) -> Report:
-    found = Results(results, settings)
+    found = SimulatedResults(results, settings)
     opening = (
         f"{SEQUENCES} sequences of five symbols from a hidden Markov model of six labels; {found.replications} "
         "replications. M1 to M3 have an L2 penalty (pairs and single labels, pairs alone, single labels alone), M4 to "

@@ -33,7 +33,7 @@ def frequent(bags: Bags, words: int) -> np.ndarray:
     return np.sort(np.argsort(-documents, kind="stable")[:words])
 
 
-def restrict(bags: Bags, features: np.ndarray) -> Bags:
+def with_features(bags: Bags, features: np.ndarray) -> Bags:
     """Counts of some features only, numbered anew."""
     new = np.full(bags.n_features, -1, np.int64)
     new[features] = np.arange(len(features))
@@ -58,7 +58,7 @@ def distinct(bags: Bags) -> np.ndarray:
 def prepare(bags: Bags, spam: np.ndarray, words: int) -> Mails:
     """Distinct mails over the most frequent words; those without any of them go."""
     kept = distinct(bags)
-    narrow = restrict(select_bags(bags, kept), frequent(bags, words))
+    narrow = with_features(select_bags(bags, kept), frequent(bags, words))
     filled = np.flatnonzero(np.diff(narrow.indptr) > 0)
     return Mails(select_bags(narrow, filled), spam[kept][filled])
 

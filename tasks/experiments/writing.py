@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from espalier.tasks import store
-from espalier.tasks.experiments import Check, Comparison, Report, Settings
+from espalier.tasks.experiments import Comparison, Report, Settings, Statement
 from espalier.tasks.page import Html, join, lead, page, section, table, tag
 
 FOLDER = "reports/reproduce"
@@ -45,11 +45,11 @@ def comparison_table(comparisons: list[Comparison]) -> Html:
     return table("The source's figures beside ours", HEADINGS, comparisons, class_="stack")
 
 
-def check_table(checks: list[Check]) -> Html:
+def check_table(checks: list[Statement]) -> Html:
     return table("Statements about our figures", CHECK_HEADINGS, checks_plain(checks), class_="stack")
 
 
-def checks_plain(checks: list[Check]) -> list[list[str]]:
+def checks_plain(checks: list[Statement]) -> list[list[str]]:
     return [[check.text, "yes" if check.holds else "NO", check.ours, check.wanted] for check in checks]
 
 

@@ -107,7 +107,7 @@ def read_parquet(path: Path, options: Reading, labelled: bool, size: int, notes:
 
 def _read(path: Path, kind: str, options: Reading, labelled: bool, size: int) -> Iterator[pl.DataFrame]:
     """Tables sequence, line (the row), x0, x1, …, label; `size` in bytes, as for text."""
-    history, shapes, held = History(), {}, Held()
+    history, shapes, held = History(), {}, HeldTable()
     begin = 0
 
     def choose(schema: pa.Schema) -> Names:
@@ -250,7 +250,7 @@ def _from_tokens(batch: pa.RecordBatch, names: Names, history: History, begin: i
     return pl.DataFrame({"sequence": number.astype(np.int32), "line": lines} | inputs | label)
 
 
-class Held:
+class HeldTable:
     """Rows that wait for the rest of their sequence."""
 
     def __init__(self):

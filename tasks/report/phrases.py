@@ -17,14 +17,14 @@ BOUNDARY = re.compile(r"_x([+-])(\d+)")
 ANYTHING = "∗"
 
 
-class Template(NamedTuple):
+class CutTemplate(NamedTuple):
     """A template line cut at its macros: literals[0] spots[0] literals[1] …"""
 
     literals: tuple[str, ...]
     spots: tuple[Macro, ...]
 
 
-def parse_template(line: str) -> Template | None:
+def parse_template(line: str) -> CutTemplate | None:
     """None for a line that is no template of ours: its observations are then shown as they are."""
     try:
         (found,) = language.parse([line])
@@ -36,7 +36,7 @@ def parse_template(line: str) -> Template | None:
             literals[-1] += part
         else:
             literals.append("")
-    return Template(tuple(literals), tuple(found.macros))
+    return CutTemplate(tuple(literals), tuple(found.macros))
 
 
 def readings(literals: Sequence[str], text: str) -> Iterator[tuple[str, ...]]:
@@ -51,7 +51,7 @@ def readings(literals: Sequence[str], text: str) -> Iterator[tuple[str, ...]]:
         yield from ((rest[:cut], *following) for following in readings(literals[1:], rest[cut:]))
 
 
-def reading(template: Template, observation: str) -> tuple[str, ...] | None:
+def reading(template: CutTemplate, observation: str) -> tuple[str, ...] | None:
     """The macros' values; None when the observation is not of this template or cannot be told apart.
 
     A value may hold a separator: of several readings the one whose longest value is shortest is taken, of two

@@ -14,7 +14,7 @@ from espalier.tasks.store import sequence_offsets
 WIDTHS = {1: "", 3: " with the one before and the one behind it", 5: " with two either side"}
 
 
-class Columns:
+class SliceColumns:
     """What slices are made of: where sequences begin, which positions are wrong, how often each input was seen."""
 
     def __init__(self, predictions: pa.Table) -> None:
@@ -26,7 +26,7 @@ class Columns:
         self.seen = predictions.column("seen").to_numpy() if known else None
 
 
-def slices(found: Columns, window: int, m: Metrics, nouns: Nouns) -> Html:
+def slices(found: SliceColumns, window: int, m: Metrics, nouns: Nouns) -> Html:
     """Both charts with their tables."""
     if not len(found.wrong):
         return message("There are no predictions: the test data are empty.")

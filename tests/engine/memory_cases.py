@@ -23,10 +23,10 @@ from espalier.engine.blockwise.blocks import BlockObjective, Blocks  # noqa: E40
 from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
 from espalier.engine.data.dataset import Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
-from espalier.engine.decoding.constraints import Transitions  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
+from espalier.engine.labels.scheme import Transitions  # noqa: E402
 from espalier.engine.losses import feature_selection  # noqa: E402
 from espalier.engine.losses.chain_objective import ChainObjective  # noqa: E402
 from espalier.engine.optimise.penalty import ElasticNet  # noqa: E402

@@ -9,9 +9,8 @@ from reference.problems import BIGRAM, BOTH, UNIGRAM, Problem, random_problem
 
 from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.decoding import decode
-from espalier.engine.decoding.constraints import Transitions
 from espalier.engine.errors import EspalierError
-from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.labels.scheme import Transitions, transitions_of
 from espalier.engine.runtime.threads import set_threads
 from espalier.engine.weights.layout import dense_layout
 

@@ -64,14 +64,14 @@ def test_all_other_compiled_kernels_read_nothing_that_was_not_written(with_zeros
 FILLED = """
 import numpy as np
 from espalier.engine.jit import kernel
-from espalier.engine.chain.scratch import Room
+from espalier.engine.chain.scratch import Scratch
 
 def made(n):
     return np.empty(n), np.empty((n, 2), np.int32), np.empty(n, np.bool_), np.empty_like(np.zeros(n)), np.zeros(n)
 
-room = Room()
-room.take(2)[:] = 1.0
-for a in (*made(3), *kernel(made)(3), room.take(2)):
+scratch = Scratch()
+scratch.take(2)[:] = 1.0
+for a in (*made(3), *kernel(made)(3), scratch.take(2)):
     print(a.ravel().tolist())
 """
 

@@ -55,6 +55,52 @@ def test_a_package_imports_only_downwards(package):
     assert not offences
 
 
+# The rooms of the engine, and the modules beside them: each imports from those before it and from itself alone.
+ROOMS = (
+    "errors", "runtime", "data", "text", "labels", "weights", "chain", "decoding", "losses", "blockwise", "optimise",
+    "parts", "semisup", "families", "arrow_frame", "model", "features", "warm_start", "estimator",
+)  # fmt: skip
+
+
+def rooms_imported(path):
+    names = [name.split(".") for name in imported_names(path.read_text())]
+    return {name[2] for name in names if name[:2] == ["espalier", "engine"] and len(name) > 2}
+
+
+def room_of(path):
+    return path.relative_to(ROOT / "engine").with_suffix("").parts[0]
+
+
+def test_the_engine_has_the_rooms_that_are_named():
+    found = {room_of(path) for path in modules("engine")} - {"__init__"}
+    assert found == set(ROOMS)
+
+
+def test_imports_between_rooms_go_one_way():
+    offences = {}
+    for path in modules("engine"):
+        if room_of(path) != "__init__":
+            allowed = set(ROOMS[: ROOMS.index(room_of(path)) + 1])
+            offences[str(path.relative_to(ROOT))] = sorted((rooms_imported(path) & set(ROOMS)) - allowed)
+    assert {path: rooms for path, rooms in offences.items() if rooms} == {}
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / "engine" / room).is_dir()])
+def test_a_room_says_at_its_head_what_it_holds(room):
+    text = ast.get_docstring(ast.parse((ROOT / "engine" / room / "__init__.py").read_text()))
+    assert text and len(text) > 60
+
+
+def test_no_class_name_has_two_meanings():
+    named = {}
+    for package in ("engine", "tasks", "flows"):
+        for path in modules(package):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    named.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in named.items() if len(places) > 1} == {}
+
+
 @pytest.mark.parametrize(
     "source",
     [

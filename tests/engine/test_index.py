@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from espalier.engine.chain.batches import make_schedule
 from espalier.engine.chain.pair_sets import pair_sets
-from espalier.engine.chain.posteriors import balanced
 from espalier.engine.chain.scatter_gradient import SCALAR_COST, pair_slots
+from espalier.engine.runtime.threads import balanced
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 

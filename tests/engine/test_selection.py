@@ -108,7 +108,7 @@ def test_a_restricted_layout_is_the_whole_one_with_the_other_weights_at_zero(lat
     """Same features, same loss, same gradient, same labels: and theta goes there and back."""
     (_, dataset, layout), theta = lattice
     mask = random_theta(layout.size, 3) > 0.0
-    small = feature_selection.restrict(layout, mask)
+    small = feature_selection.keep_only(layout, mask)
     features = slot_features(layout)
     assert slot_features(small) == [features[k] for k in np.flatnonzero(mask)]
     assert (small.n_labels, small.n_observations) == (layout.n_labels, layout.n_observations)
@@ -124,7 +124,7 @@ def test_a_restricted_layout_is_the_whole_one_with_the_other_weights_at_zero(lat
 @pytest.mark.parametrize("mask", [True, False])
 def test_all_or_nothing_can_be_kept(mask):
     packed = pack(random_problem(5, 3, 4, 2, [3, 4, 2]))
-    small = feature_selection.restrict(packed.layout, np.full(packed.layout.size, mask))
+    small = feature_selection.keep_only(packed.layout, np.full(packed.layout.size, mask))
     assert small.size == (packed.layout.size if mask else 0)
     objective = ChainObjective(packed.dataset, small)
     assert objective.value(np.zeros(small.size)) == pytest.approx(
@@ -146,7 +146,7 @@ def test_more_features_fit_the_training_data_better():
     for scores in baselines.values():
         reached = []
         for count in (3, 10, layout.size):
-            small = feature_selection.restrict(layout, feature_selection.keep(scores, count=count))
+            small = feature_selection.keep_only(layout, feature_selection.keep(scores, count=count))
             reached.append(minimise("lbfgs", ChainObjective(dataset, small), ridge, tolerance=1e-8).objective)
         assert reached[0] > reached[1] > reached[2]
         assert reached[2] == pytest.approx(full.objective, rel=1e-3)
@@ -162,9 +162,9 @@ def test_what_is_refused():
     with pytest.raises(EspalierError, match=f"{len(scores) + 1} weights to keep: expected 0 to {len(scores)}"):
         feature_selection.keep(scores, len(scores) + 1)
     with pytest.raises(EspalierError, match=f"expected {len(scores)} values of true or false"):
-        feature_selection.restrict(packed.layout, np.ones(3, bool))
+        feature_selection.keep_only(packed.layout, np.ones(3, bool))
     with pytest.raises(EspalierError, match=f"expected {len(scores)} values of true or false"):
-        feature_selection.restrict(packed.layout, np.ones(len(scores)))
+        feature_selection.keep_only(packed.layout, np.ones(len(scores)))
     with pytest.raises(EspalierError, match="theta has 2 weights: expected the 3 that were kept"):
         feature_selection.expand(np.zeros(2), np.ones(3, bool))
     unknown = packed.dataset._replace(labels=np.full_like(packed.dataset.labels, -1))

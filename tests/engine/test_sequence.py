@@ -7,29 +7,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import chain
 
-from espalier.engine.chain.one_sequence import add_expected, expect, make_room
+from espalier.engine.chain.one_sequence import add_expected, expect, make_buffers
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import select
 from espalier.engine.losses.chain_objective import observed_counts
 
-ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with room
+ROUNDING = 1e-10  # a few hundred roundings of 1e-16, with buffers
 LARGE = 1e-8  # the same where scores of thousands carry fewer decimals
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 
 
 def assert_counts(lattice, unit, tolerance):
-    """theta * unit against the oracle at the product; one room for all sequences, in any order and twice."""
+    """theta * unit against the oracle at the product; one buffers for all sequences, in any order and twice."""
     (problem, dataset, layout), theta = lattice
     sets = pair_sets(dataset, layout)
-    room = make_room(dataset, layout, sets)
+    buffers = make_buffers(dataset, layout, sets)
     weights, features = weights_of(layout, unit * theta), slot_features(layout)
     everyone = list(range(len(problem.sequences)))
     for n in [*everyone, *reversed(everyone)]:
         sequence, labels = problem.sequences[n], problem.labels[n]
         lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
-        log_z, found = expect(theta, unit, layout, dataset.observations, sets, lo, hi, room)
+        log_z, found = expect(theta, unit, layout, dataset.observations, sets, lo, hi, buffers)
         counts = np.zeros(layout.size)
-        add_expected(layout, dataset.observations, sets, lo, hi, found, 2.0, room, counts)
+        add_expected(layout, dataset.observations, sets, lo, hi, found, 2.0, buffers, counts)
         observed = observed_counts(select(dataset, np.array([n]))._replace(weights=np.ones(1)), layout)
         gradient = chain.gradient([sequence], [labels], problem.n_labels, weights, [1.0])
         expected = np.array([gradient.get(feature, 0.0) for feature in features]) + observed

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import solvers as reference
 from reference.problems import random_problem
 
-from espalier.engine.chain.one_sequence import make_room
+from espalier.engine.chain.one_sequence import make_buffers
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective
@@ -61,8 +61,8 @@ def test_an_epoch_is_its_steps(lattice, rhos):
     packed, theta = lattice
     objective, found = ChainObjective(packed.dataset, packed.layout), theta.copy()
     order = np.array([2, 0, 1])
-    room = make_room(objective.dataset, objective.layout, objective.sets)
-    module._epoch(objective, ElasticNet(*rhos), found, order, 0.3, 2, 0.0, np.zeros_like(theta), room)
+    buffers = make_buffers(objective.dataset, objective.layout, objective.sets)
+    module._epoch(objective, ElasticNet(*rhos), found, order, 0.3, 2, 0.0, np.zeros_like(theta), buffers)
     np.testing.assert_allclose(found, plain_epoch(packed, theta, order, 0.3, 2, *rhos), rtol=0, atol=1e-10)
 
 
@@ -84,13 +84,13 @@ def test_the_seed_decides(objective):
 def test_the_step_is_the_best_of_its_neighbours(objective):
     """The chosen step beats the next on the grid, both ways; weights of another size lead to the same model."""
     penalty, theta = ElasticNet(0.1, 0.1), np.zeros(objective.size)
-    room = make_room(objective.dataset, objective.layout, objective.sets)
-    step, spent = module._tune(objective, penalty, theta, np.random.default_rng(0), room)
+    buffers = make_buffers(objective.dataset, objective.layout, objective.sets)
+    step, spent = module._tune(objective, penalty, theta, np.random.default_rng(0), buffers)
     order = np.random.default_rng(0).permutation(len(objective.dataset.weights))
 
     def reached(step):
         tried = theta.copy()
-        module._epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), room)
+        module._epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), buffers)
         return objective.value(tried) + penalty.value(tried)
 
     assert reached(step) < reached(step * module.GRID)

@@ -12,7 +12,7 @@ from small_project import Background
 from stage_runs import small_params, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers import SOLVERS
 from espalier.tasks import checkpoint, store, train
 from espalier.tasks.checkpoint import FOLDER, Checkpoint, key_of
@@ -121,7 +121,7 @@ def test_a_state_is_written_at_most_every_so_many_seconds(tmp_path):
     kept = Checkpoint(tmp_path, "key", 60, print, clock=lambda: now[0])
     for second, expected in ((10, None), (59, None), (61, 61), (100, 61), (122, 122)):
         now[0] = second
-        kept.offer(State(np.zeros(2), 1.0, np.zeros(2), second, 1, None))
+        kept.offer(SolverState(np.zeros(2), 1.0, np.zeros(2), second, 1, None))
         found = Checkpoint(tmp_path, "key", 60, lambda text: None).earlier()
         assert (found and found.iteration) == expected
     assert kept.save() and Checkpoint(tmp_path, "key", 60, lambda text: None).earlier().iteration == 122
@@ -148,8 +148,11 @@ def test_a_state_is_the_same_after_it_was_written_and_read(tmp_path):
     rng = np.random.default_rng(0)
     vectors = [rng.normal(size=7) for _ in range(6)]
     vectors[0][:3] = [0.0, -0.0, 5e-324]
-    state = State(vectors[0], 0.1 + 0.2, vectors[1], 4, 9, None, [(vectors[2], vectors[3]), (vectors[4], vectors[5])],
-                  [{"iteration": 0, "objective": 1 / 3, "gradient_norm": 0.5}])  # fmt: skip
+    pairs, history = (
+        [tuple(vectors[2:4]), tuple(vectors[4:])],
+        [{"iteration": 0, "objective": 1 / 3, "gradient_norm": 0.5}],
+    )
+    state = SolverState(vectors[0], 0.1 + 0.2, vectors[1], 4, 9, None, pairs, history)
     kept = Checkpoint(tmp_path, "key", 0, print, [0.25])
     kept.offer(state)
     times, heard = [], []
@@ -249,9 +252,9 @@ def test_a_state_of_something_else_is_not_found(project, monkeypatch):
 def test_few_states_are_kept(tmp_path):
     for i in range(6):
         kept = Checkpoint(tmp_path, f"key{i}", 0, print)
-        kept.offer(State(np.zeros(1), 0.0, np.zeros(1), 1, 1, None, [], []))
+        kept.offer(SolverState(np.zeros(1), 0.0, np.zeros(1), 1, 1, None, [], []))
         os.utime(kept.path, (i, i))
-    kept.last = State(np.zeros(1), 0.0, np.zeros(1), 2, 1, None, [], [])
+    kept.last = SolverState(np.zeros(1), 0.0, np.zeros(1), 2, 1, None, [], [])
     kept.save()
     assert [path.stem for path in states(tmp_path)] == ["key3", "key4", "key5"]
 

@@ -3,12 +3,12 @@
 import pytest
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks.params import Template
+from espalier.tasks.params import TemplateParams
 from espalier.tasks.pattern_files import named_lists, read_templates, template_lines
 
 
 def options(**values):
-    return Template(**({"lines": None} | values))
+    return TemplateParams(**({"lines": None} | values))
 
 
 def refusal(root, **values):

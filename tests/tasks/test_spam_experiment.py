@@ -8,7 +8,7 @@ import pytest
 
 from espalier.engine.data.bags import bags_of_matrix
 from espalier.tasks.experiments import Settings, spam, spam_report
-from espalier.tasks.experiments.spam import Choices, compared, distinct, draw, frequent, prepare, restrict
+from espalier.tasks.experiments.spam import Choices, compared, distinct, draw, frequent, prepare, with_features
 from espalier.tasks.experiments.writing import html, markdown
 
 
@@ -25,7 +25,7 @@ def test_the_words_of_most_mails_are_kept():
     bags = bags_of_matrix(counts)
     assert frequent(bags, 2).tolist() == [2, 3]  # in three and in two mails
     assert frequent(bags, 3).tolist() == [0, 2, 3]  # of those in one mail the first
-    assert dense(restrict(bags, np.array([2, 3]))).tolist() == counts[:, 2:].tolist()
+    assert dense(with_features(bags, np.array([2, 3]))).tolist() == counts[:, 2:].tolist()
 
 
 def test_repeated_and_empty_mails_go():

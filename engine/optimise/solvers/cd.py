@@ -10,12 +10,12 @@ All recursions are in logarithms: exact for any weights, and speed is no aim her
 
 import numpy as np
 
-from espalier.engine.chain.one_sequence import fill_scores, log_alphas, log_betas, log_pair, log_sum_exp, make_room
+from espalier.engine.chain.one_sequence import fill_scores, log_alphas, log_betas, log_pair, log_sum_exp, make_buffers
 from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.runtime.jit import kernel
 
@@ -32,7 +32,7 @@ class Coordinates:
         self.objective = objective
         self.sequence_of = np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets))
         self.slots = objective.layout.slots()
-        self.room = make_room(data, objective.layout, objective.sets)
+        self.room = make_buffers(data, objective.layout, objective.sets)
         self.log_z = np.zeros(len(data.weights))
 
     def arguments(self) -> tuple:
@@ -65,7 +65,7 @@ def cd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, r
             reason = "line_search"
         if monitor.keeper:
             kept = {"factor": factor.copy(), "visit": visit.copy()}
-            monitor.keep(State(theta.copy(), loss, gradient, iteration, iteration + 1, reason, vectors=kept))
+            monitor.keep(SolverState(theta.copy(), loss, gradient, iteration, iteration + 1, reason, vectors=kept))
     return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
 
 
@@ -84,7 +84,7 @@ def exact_second_derivative(objective, theta: np.ndarray, k: int) -> float:
 
 @kernel
 def _sweep(
-    theta, layout, data, sets, positions, sequence_of, room, log_z, slots, observed, rho1, rho2, factor, visit
+    theta, layout, data, sets, positions, sequence_of, buffers, log_z, slots, observed, rho1, rho2, factor, visit
 ):  # fmt: skip
     """Visit the weights in turn; how many moved."""
     family, observation, previous, label = slots
@@ -94,7 +94,7 @@ def _sweep(
             continue
         before, x = theta[k], observation[k]
         first, second = _derivatives(
-            theta, layout, data, sets, positions, sequence_of, room, log_z, family[k], x, previous[k], label[k]
+            theta, layout, data, sets, positions, sequence_of, buffers, log_z, family[k], x, previous[k], label[k]
         )
         first -= observed[k]
         while factor[k] <= LARGEST:
@@ -104,7 +104,7 @@ def _sweep(
             if after == before:
                 break
             theta[k] = after
-            change = _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x)
+            change = _change(theta, layout, data, sets, positions, sequence_of, buffers, log_z, x)
             change += rho1 * (abs(after) - abs(before)) + 0.5 * rho2 * (after - before) * (after + before)
             if change - (after - before) * observed[k] <= 0.0:
                 moved += 1
@@ -116,7 +116,7 @@ def _sweep(
 
 
 @kernel
-def _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x):
+def _change(theta, layout, data, sets, positions, sequence_of, buffers, log_z, x):
     """Change of sum w log Z over the sequences that contain x, from the log Z that `_derivatives` left."""
     change, last = 0.0, -1
     for i in range(positions.ptr[x], positions.ptr[x + 1]):
@@ -125,13 +125,13 @@ def _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x):
             continue
         last = n
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room)
-        change += data.weights[n] * (log_alphas(hi - lo, room) - log_z[n])
+        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
+        change += data.weights[n] * (log_alphas(hi - lo, buffers) - log_z[n])
     return change
 
 
 @kernel
-def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z, family, x, previous, label):
+def _derivatives(theta, layout, data, sets, positions, sequence_of, buffers, log_z, family, x, previous, label):
     """Sums of w r p and w r^2 p (1 - p) over the positions where x occurs r times, p the feature's probability.
 
     log_z[n] is set for the sequences that contain x.
@@ -141,9 +141,9 @@ def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z,
     while i < end:
         n = sequence_of[positions.entry[i]]
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room)
-        log_z[n] = log_alphas(hi - lo, room)
-        log_betas(hi - lo, room)
+        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
+        log_z[n] = log_alphas(hi - lo, buffers)
+        log_betas(hi - lo, buffers)
         while i < end and positions.entry[i] < hi:
             t, repeats = positions.entry[i], 0
             while i < end and positions.entry[i] == t:
@@ -151,16 +151,16 @@ def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z,
                 i += 1
             p = 0.0
             if family == 0 or (family == 1 and t == lo):
-                p = np.exp(room.alpha[t - lo, label] + room.beta[t - lo, label])
+                p = np.exp(buffers.alpha[t - lo, label] + buffers.beta[t - lo, label])
             elif family == 2 and t > lo:
-                p = np.exp(log_pair(room, t - lo, previous, label))
+                p = np.exp(log_pair(buffers, t - lo, previous, label))
             first += data.weights[n] * repeats * p
             second += data.weights[n] * repeats * repeats * p * (1.0 - p)
     return first, second
 
 
 @kernel
-def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, family, x, previous, label):
+def _variance(theta, layout, data, sets, positions, sequence_of, buffers, log_z, family, x, previous, label):
     """Sum over sequences of w (E S^2 - (E S)^2), S the count of the feature in the sequence.
 
     With S_t the count up to position t, its moments given y_t = y follow the forward recursion:
@@ -177,8 +177,8 @@ def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, fa
     while i < end:
         n = sequence_of[positions.entry[i]]
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room)
-        log_alphas(hi - lo, room)
+        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
+        log_alphas(hi - lo, buffers)
         for t in range(lo, hi):
             repeats = 0
             while i < end and positions.entry[i] == t:
@@ -192,7 +192,7 @@ def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, fa
                     mean[y], square[y] = f, f * f
                     continue
                 for j in range(n_labels):
-                    weight[j] = room.alpha[t - 1 - lo, j] + room.pair_score[room.which[t - lo], j, y]
+                    weight[j] = buffers.alpha[t - 1 - lo, j] + buffers.pair_score[buffers.which[t - lo], j, y]
                 norm = log_sum_exp(weight)
                 for j in range(n_labels):
                     fires = y == label and (family == 0 or (family == 2 and j == previous))
@@ -201,7 +201,7 @@ def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, fa
                     square[y] += share * (old_square[j] + 2.0 * f * old_mean[j] + f * f)
         average, average_square = 0.0, 0.0
         for y in range(n_labels):
-            p = np.exp(room.alpha[hi - 1 - lo, y])
+            p = np.exp(buffers.alpha[hi - 1 - lo, y])
             average += p * mean[y]
             average_square += p * square[y]
         total += data.weights[n] * (average_square - average * average)

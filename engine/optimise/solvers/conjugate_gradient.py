@@ -15,7 +15,7 @@ import numpy as np
 
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.optimise.solvers.wolfe import wolfe
 from espalier.engine.runtime.vectors import add_scaled, dot
@@ -64,7 +64,9 @@ def _descend(objective, penalty: ElasticNet, theta, monitor: Monitor, conjugacy:
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
         turned = {} if direction is steepest else {"direction": direction}
-        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, vectors=turned, extra={"step": step}))
+        monitor.keep(
+            SolverState(theta, loss, gradient, iteration, evaluations, reason, vectors=turned, extra={"step": step})
+        )
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

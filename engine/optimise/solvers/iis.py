@@ -18,11 +18,11 @@ or one pair only; its own would be a sum over all Y^T labellings.
 
 import numpy as np
 
-from espalier.engine.chain.one_sequence import Room, add_expected, expect, fill_scores, make_room
+from espalier.engine.chain.one_sequence import SequenceBuffers, add_expected, expect, fill_scores, make_buffers
 from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import record
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
@@ -37,7 +37,7 @@ CLOSE = 1e-14  # relative; a step below it changes nothing
 def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
     check_labels(objective.dataset.labels, objective.layout)
     totals, members = _classes(_largest_counts(objective))
-    rooms = [make_room(objective.dataset, objective.layout, objective.sets) for _ in members]
+    rooms = [make_buffers(objective.dataset, objective.layout, objective.sets) for _ in members]
     expected = np.empty((len(totals), objective.size))
     earlier = monitor.earlier(len(theta))
     theta = theta if earlier is None else earlier.theta
@@ -53,7 +53,7 @@ def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, iteration + 1), theta)
         if reason is None and np.array_equal(before, theta):
             reason = "line_search"
-        monitor.keep(State(theta, loss, gradient, iteration, iteration + 1, reason))
+        monitor.keep(SolverState(theta, loss, gradient, iteration, iteration + 1, reason))
     return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
 
 
@@ -70,29 +70,31 @@ def _largest_counts(objective) -> np.ndarray:
     """T(x) of each sequence: the best score when every weight is 1."""
     data, layout, sets = objective.dataset, objective.layout, objective.sets
     counts = np.zeros(len(data.weights), np.int64)
-    room = make_room(data, layout, sets)
-    _best_scores(np.ones(layout.size), layout, data.observations, data.offsets, sets, room, counts)
+    buffers = make_buffers(data, layout, sets)
+    _best_scores(np.ones(layout.size), layout, data.observations, data.offsets, sets, buffers, counts)
     return counts
 
 
 @kernel
-def _best_scores(theta, layout, observations, offsets, sets, room, counts):
+def _best_scores(theta, layout, observations, offsets, sets, buffers, counts):
     """max_y of the score of each sequence by Viterbi's recursion; the scores are whole numbers."""
-    best, terms, n_labels = room.alpha, room.terms, layout.n_labels
+    best, terms, n_labels = buffers.alpha, buffers.terms, layout.n_labels
     for n in range(len(counts)):
         lo, hi = offsets[n], offsets[n + 1]
-        fill_scores(theta, 1.0, layout, observations, sets, lo, hi, room)
+        fill_scores(theta, 1.0, layout, observations, sets, lo, hi, buffers)
         for t in range(hi - lo):
             for y in range(n_labels):
-                best[t, y] = room.score[t, y]
+                best[t, y] = buffers.score[t, y]
                 if t > 0:
                     for i in range(n_labels):
-                        terms[i] = best[t - 1, i] + room.pair_score[room.which[t], i, y]
+                        terms[i] = best[t - 1, i] + buffers.pair_score[buffers.which[t], i, y]
                     best[t, y] += terms.max()
         counts[n] = np.int64(best[hi - lo - 1].max() + 0.5)
 
 
-def _value_and_gradient(objective, members: list[np.ndarray], rooms: list[Room], theta: np.ndarray, expected):
+def _value_and_gradient(
+    objective, members: list[np.ndarray], rooms: list[SequenceBuffers], theta: np.ndarray, expected
+):
     """The loss and its gradient; expected[m] becomes the expected counts of the sequences of class m."""
     data, layout, sets = objective.dataset, objective.layout, objective.sets
     log_z = np.zeros(len(data.weights))
@@ -110,11 +112,11 @@ def _value_and_gradient(objective, members: list[np.ndarray], rooms: list[Room],
 
 
 @kernel
-def _expect_class(theta, layout, observations, offsets, weights, sets, members, room, out, log_z):
+def _expect_class(theta, layout, observations, offsets, weights, sets, members, buffers, out, log_z):
     for n in members:
         lo, hi = offsets[n], offsets[n + 1]
-        log_z[n], found = expect(theta, 1.0, layout, observations, sets, lo, hi, room)
-        add_expected(layout, observations, sets, lo, hi, found, weights[n], room, out)
+        log_z[n], found = expect(theta, 1.0, layout, observations, sets, lo, hi, buffers)
+        add_expected(layout, observations, sets, lo, hi, found, weights[n], buffers, out)
 
 
 def _updated(totals, expected, observed, penalty: ElasticNet, theta: np.ndarray) -> np.ndarray:

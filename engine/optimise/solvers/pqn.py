@@ -15,7 +15,7 @@ import numpy as np
 
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
@@ -54,7 +54,7 @@ def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
         theta, gradient = new_theta, new_gradient
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, evaluations), theta)
-        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, pairs))
+        monitor.keep(SolverState(theta, loss, gradient, iteration, evaluations, reason, pairs))
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from espalier.engine.optimise.monitor import Monitor
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 
 
 def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iteration: int, evaluations: int) -> dict:
@@ -19,11 +19,11 @@ def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iterati
     return line | (objective.active(theta) if hasattr(objective, "active") else {})
 
 
-def first_state(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> State:
+def first_state(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> SolverState:
     """The state that an interrupted run has left, else that of theta."""
     earlier = monitor.earlier(len(theta))
     if earlier is not None:
         return earlier
     loss, gradient = objective.value_and_gradient(theta)
     reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
-    return State(theta, loss, gradient, 0, 1, reason)
+    return SolverState(theta, loss, gradient, 0, 1, reason)

@@ -21,7 +21,7 @@ from espalier.engine.blockwise.kernels import evaluate_hot, heat_piece, hessian_
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.joint_steps import JointSteps
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.runtime.jit import kernel
@@ -70,7 +70,7 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *,
         if reason is None and not moved:
             reason = "line_search"
         kept = {"factor": factor.copy(), "curvature": curvature.copy()} if monitor.keeper else {}
-        monitor.keep(State(theta, loss, gradient, iteration, evaluations, reason, joint.kept(), vectors=kept))
+        monitor.keep(SolverState(theta, loss, gradient, iteration, evaluations, reason, joint.kept(), vectors=kept))
     return Result(theta, loss + penalty.value(theta), reason, iteration, evaluations, monitor.history)
 
 

@@ -13,14 +13,14 @@ Steps depend on each other, so one thread makes them; the result does not depend
 
 import numpy as np
 
-from espalier.engine.chain.one_sequence import Room, add_expected, expect, make_room
+from espalier.engine.chain.one_sequence import SequenceBuffers, add_expected, expect, make_buffers
 from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.data.dataset import select
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective, Sample
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import State
+from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.runtime.jit import kernel
 
@@ -35,7 +35,7 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
     if not len(objective.dataset.weights):
         raise EspalierError("sgd has no sequence to learn from: expected at least one")
     check_labels(objective.dataset.labels, objective.layout)
-    rng, room = np.random.default_rng(seed), make_room(objective.dataset, objective.layout, objective.sets)
+    rng, buffers = np.random.default_rng(seed), make_buffers(objective.dataset, objective.layout, objective.sets)
     state = first_state(objective, penalty, theta, monitor)
     theta, loss, reason, iteration, evaluations = (
         np.array(state.theta), state.loss, state.reason, state.iteration, state.evaluations
@@ -47,9 +47,9 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
         step, could_pay, rng.bit_generator.state = (state.extra[name] for name in ("step", "could_pay", "random"))
     while reason is None:
         if iteration == 0:
-            step, evaluations = _tune(objective, penalty, theta, rng, room)
+            step, evaluations = _tune(objective, penalty, theta, rng, buffers)
         order = rng.permutation(len(objective.dataset.weights))
-        could_pay = _epoch(objective, penalty, theta, order, step, iteration, could_pay, paid, room)
+        could_pay = _epoch(objective, penalty, theta, order, step, iteration, could_pay, paid, buffers)
         loss, gradient = objective.value_and_gradient(theta)
         iteration, evaluations = iteration + 1, evaluations + 1
         if loss + penalty.value(theta) < best_objective:
@@ -58,7 +58,9 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
         if monitor.keeper:
             extra = {"best": best_objective, "step": step, "could_pay": could_pay, "random": rng.bit_generator.state}
             kept = {"paid": paid.copy(), "best": best}
-            monitor.keep(State(theta.copy(), loss, gradient, iteration, evaluations, reason, vectors=kept, extra=extra))
+            monitor.keep(
+                SolverState(theta.copy(), loss, gradient, iteration, evaluations, reason, vectors=kept, extra=extra)
+            )
     return Result(best, best_objective, reason, iteration, evaluations, monitor.history)
 
 
@@ -71,17 +73,19 @@ def start(
     """
     some, less = sample.objective, ElasticNet(sample.share * penalty.rho1, sample.share * penalty.rho2)
     check_labels(some.dataset.labels, some.layout)
-    rng, room = np.random.default_rng(seed), make_room(some.dataset, some.layout, some.sets)
-    step, spent = _tune(some, less, theta, rng, room, FEW)
+    rng, buffers = np.random.default_rng(seed), make_buffers(some.dataset, some.layout, some.sets)
+    step, spent = _tune(some, less, theta, rng, buffers, FEW)
     moved, paid, could_pay = theta.copy(), np.zeros(some.size), 0.0
     for epoch in range(epochs):
         order = rng.permutation(len(some.dataset.weights))
-        could_pay = _epoch(some, less, moved, order, step, epoch, could_pay, paid, room)
+        could_pay = _epoch(some, less, moved, order, step, epoch, could_pay, paid, buffers)
     before, after = (objective.value(here) + penalty.value(here) for here in (theta, moved))
     return (moved if after < before else theta), spent + epochs + 2
 
 
-def _tune(objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room, size: int = SAMPLE) -> tuple[float, int]:
+def _tune(
+    objective, penalty: ElasticNet, theta: np.ndarray, rng, buffers: SequenceBuffers, size: int = SAMPLE
+) -> tuple[float, int]:
     """The best first step, by the objective on a sample after one pass over it, and the evaluations spent."""
     data = objective.dataset
     order = rng.permutation(len(data.weights))[:size]
@@ -91,7 +95,7 @@ def _tune(objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room, si
 
     def score(step: float) -> float:
         tried = theta.copy()
-        _epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), room)
+        _epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), buffers)
         spent[0] += 1
         value = sample.value(tried) + share * penalty.value(tried)
         return value if np.isfinite(value) else np.inf
@@ -110,18 +114,20 @@ def _tune(objective, penalty: ElasticNet, theta: np.ndarray, rng, room: Room, si
     return best, spent[0]
 
 
-def _epoch(objective, penalty: ElasticNet, theta, order, step, epoch, could_pay, paid, room: Room) -> float:
+def _epoch(
+    objective, penalty: ElasticNet, theta, order, step, epoch, could_pay, paid, buffers: SequenceBuffers
+) -> float:
     """Move theta by one step for each sequence in `order`; the L1 penalty that a weight could have paid so far."""
     data = objective.dataset
     return _steps(
         theta, objective.layout, data.observations, data.labels, data.offsets, data.weights, objective.sets, order,
-        step, epoch, float(penalty.rho1), float(penalty.rho2), could_pay, paid, room,
+        step, epoch, float(penalty.rho1), float(penalty.rho2), could_pay, paid, buffers,
     )  # fmt: skip
 
 
 @kernel
 def _steps(
-    v, layout, observations, labels, offsets, weights, sets, order, step, epoch, rho1, rho2, could_pay, paid, room
+    v, layout, observations, labels, offsets, weights, sets, order, step, epoch, rho1, rho2, could_pay, paid, buffers
 ):
     """v holds theta on entry and on return, theta / unit in between."""
     n_sequences = len(weights)
@@ -133,14 +139,14 @@ def _steps(
         unit /= 1.0 + eta * rho2 / n_sequences
         could_pay += eta * rho1 / n_sequences
         if weights[n] > 0.0:
-            _, found = expect(v, unit, layout, observations, sets, lo, hi, room)
+            _, found = expect(v, unit, layout, observations, sets, lo, hi, buffers)
             for t in range(hi - lo):
-                room.gamma[t, labels[lo + t]] -= 1.0
+                buffers.gamma[t, labels[lo + t]] -= 1.0
                 if t > 0:
-                    room.pairs[room.which[t], labels[lo + t - 1], labels[lo + t]] -= 1.0
-            add_expected(layout, observations, sets, lo, hi, found, -eta * weights[n] / unit, room, v)
+                    buffers.pairs[buffers.which[t], labels[lo + t - 1], labels[lo + t]] -= 1.0
+            add_expected(layout, observations, sets, lo, hi, found, -eta * weights[n] / unit, buffers, v)
             if rho1 > 0.0:
-                _collect(layout, observations, sets, lo, hi, found, unit, could_pay, room, v, paid)
+                _collect(layout, observations, sets, lo, hi, found, unit, could_pay, buffers, v, paid)
         if unit < SMALLEST_UNIT:
             for k in range(len(v)):
                 v[k] *= unit
@@ -153,7 +159,7 @@ def _steps(
 
 
 @kernel
-def _collect(layout, observations, sets, lo, hi, found, unit, could_pay, room, v, paid):
+def _collect(layout, observations, sets, lo, hi, found, unit, could_pay, buffers, v, paid):
     """Every weight of the sequence's observations pays what it owes; to pay twice in a row changes nothing."""
     for t in range(lo, hi):
         for c in range(observations.shape[1]):
@@ -166,7 +172,7 @@ def _collect(layout, observations, sets, lo, hi, found, unit, could_pay, room, v
                 for k in range(layout.start_ptr[x], layout.start_ptr[x + 1]):
                     _pay(k, unit, could_pay, v, paid)
     for d in range(found):
-        for m in range(sets.ptr[room.set_of[d]], sets.ptr[room.set_of[d] + 1]):
+        for m in range(sets.ptr[buffers.set_of[d]], sets.ptr[buffers.set_of[d] + 1]):
             x = sets.observation[m]
             for k in range(layout.bigram_ptr[x], layout.bigram_ptr[x + 1]):
                 _pay(k, unit, could_pay, v, paid)
