@@ -291,7 +291,8 @@ def _outcome_code(decision: dict) -> int:
 
 def summary(project) -> str:
     """The last words of a run: quality, size, what was decided, where the report is."""
-    from espalier.tasks import headline, store
+    from espalier.tasks import store
+    from espalier.tasks.judging import headline
 
     metrics = store.read_metrics(project.root)
     nouns = store.read_manifest(project.root)["nouns"]
@@ -330,7 +331,7 @@ def stage(args) -> None:
 
 
 def plan(args) -> None:
-    from espalier.tasks import plan as planning
+    from espalier.tasks.training import plan as planning
 
     project = _project(args)
     figures = planning.main(project.root, project.params)
@@ -372,8 +373,8 @@ def promote(args) -> int:
     from espalier.flows.locks import lease
     from espalier.flows.records import by_hand
     from espalier.flows.terminal import Terminal
-    from espalier.tasks import headline
     from espalier.tasks import promote as promotion
+    from espalier.tasks.judging import headline
 
     if args.force and not args.reason:
         raise EspalierError("--force needs --reason TEXT: it is recorded who promoted against the figures, and why")
@@ -397,7 +398,7 @@ def _warn(text: str) -> None:
 
 
 def history(args) -> None:
-    from espalier.tasks import history as past
+    from espalier.tasks.keeping import history as past
 
     rows = past.read(args.project.resolve())[-args.last :]
     if args.json:
@@ -410,7 +411,7 @@ def rollback(args) -> None:
     from espalier.flows.locks import lease
     from espalier.flows.pipeline import Project
     from espalier.flows.records import by_hand
-    from espalier.tasks import archive
+    from espalier.tasks.keeping import archive
     from espalier.tasks.promote import someone
 
     project = Project.open(args.project.resolve())
@@ -424,8 +425,8 @@ def rollback(args) -> None:
 
 def restore(args) -> None:
     from espalier.flows.locks import lease
-    from espalier.tasks import archive
-    from espalier.tasks import history as past
+    from espalier.tasks.keeping import archive
+    from espalier.tasks.keeping import history as past
 
     if args.to and args.in_place:
         raise EspalierError("--to and --in-place exclude each other: choose one")
@@ -444,14 +445,14 @@ def _model_path(args) -> Path:
     champion = args.project / CHAMPION
     if champion.is_file():
         return champion
-    from espalier.tasks.champion import path_of
+    from espalier.tasks.keeping.champion import path_of
 
     return path_of(args.project)
 
 
 def tag(args) -> None:
     from espalier.engine.model import Model
-    from espalier.tasks import stream
+    from espalier.tasks.answering import stream
 
     asked = stream.Asked(
         args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown,
@@ -465,8 +466,8 @@ def tag(args) -> None:
 
 def explain(args) -> None:
     from espalier.engine.model import Model
-    from espalier.tasks import explain as explaining
-    from espalier.tasks import stream
+    from espalier.tasks.answering import explain as explaining
+    from espalier.tasks.answering import stream
 
     model = Model.load(_model_path(args))
     asked = stream.Asked(args.words, args.separator).completed(model, args.file)
@@ -485,7 +486,7 @@ def explain(args) -> None:
 
 def inspect(args) -> None:
     from espalier.engine.model import Model
-    from espalier.tasks.explain import strongest
+    from espalier.tasks.answering.explain import strongest
 
     path = _model_path(args)
     model = Model.load(path)
@@ -493,7 +494,7 @@ def inspect(args) -> None:
     lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
     info = model.info | ({"lists": lists} if lists else {})
     if args.picture:
-        from espalier.tasks.picture import write_picture
+        from espalier.tasks.pages.picture import write_picture
 
         write_picture(args.picture, model, args.template)
     if args.json:
@@ -511,8 +512,8 @@ def inspect(args) -> None:
 
 def sweep(args) -> None:
     from espalier.flows.terminal import Terminal
-    from espalier.tasks import sweep as sweeping
-    from espalier.tasks.path_page import as_text
+    from espalier.tasks.pages.path_page import as_text
+    from espalier.tasks.training import sweep as sweeping
 
     project = _project(args)
     options = {"points": args.points, "largest": args.largest, "smallest": args.smallest, "sparser": args.sparser}
@@ -545,7 +546,7 @@ def convert(args) -> None:
 
 
 def profile(args) -> None:
-    from espalier.tasks import profile as profiling
+    from espalier.tasks.sources import profile as profiling
 
     found = profiling.profile(*_profiled(args))
     if args.json:

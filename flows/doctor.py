@@ -15,7 +15,7 @@ from espalier.engine.runtime import compile_target as target
 from espalier.engine.runtime import kernel_cache, threads
 from espalier.flows.settings import answers, lets_us_in, prefect_environment, prefect_home, running_server
 from espalier.flows.stages import dvc_yaml
-from espalier.tasks import champion
+from espalier.tasks.keeping import champion
 from espalier.tasks.params import Params, load_params
 
 PYTHON = (3, 11)

@@ -6,8 +6,10 @@ from pathlib import Path
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.model import Model
 from espalier.engine.optimise.monitor import STOP_REASONS
-from espalier.tasks import headline, profile, store
-from espalier.tasks.page import percent
+from espalier.tasks import store
+from espalier.tasks.judging import headline
+from espalier.tasks.pages.page import percent
+from espalier.tasks.sources import profile
 
 # Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format; errors stand before them.
 MEASURES = (
@@ -87,7 +89,7 @@ def champion_metrics(root: Path) -> dict:
     """The champion on the test data of now, by its own features; what cannot be compared is not among them."""
     from espalier.engine.decoding import decode
     from espalier.tasks import evaluate
-    from espalier.tasks.decoding import decoded, decoder_of
+    from espalier.tasks.answering.decoding import decoded, decoder_of
 
     model, (tokens, info) = Model.load(root / store.CHAMPION), store.read_tokens(root, "test")
     data, gold = evaluate.labelled(model, tokens), tokens["label"].to_list()

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks import formats, news, store
+from espalier.tasks import formats, store
+from espalier.tasks.judging import news
 from espalier.tasks.params import Params
 
 

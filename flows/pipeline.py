@@ -10,7 +10,9 @@ from pathlib import Path
 from espalier.engine.errors import EspalierError
 from espalier.flows import newdata
 from espalier.flows.stages import STAGES, named_files, refresh_dvc_yaml, stage
-from espalier.tasks import champion, news, promote, report, store
+from espalier.tasks import promote, report, store
+from espalier.tasks.judging import news
+from espalier.tasks.keeping import champion
 from espalier.tasks.params import Params, load_params
 from espalier.tasks.progress import Progress, working
 
@@ -152,7 +154,7 @@ def run_direct(project: Project, progress_of: Callable[[str], Progress]) -> dict
 def sweep_direct(project: Project, options: dict, progress_of: Callable[[str], Progress]) -> dict:
     """The path of rho1 without Prefect; its figures."""
     from espalier.flows.locks import lease
-    from espalier.tasks import sweep
+    from espalier.tasks.training import sweep
 
     with lease(project.root, "a sweep"):
         progress = progress_of("sweep")

@@ -11,7 +11,8 @@ from pathlib import Path
 from espalier.engine.errors import EspalierError
 from espalier.flows import versioning
 from espalier.flows.pipeline import Project
-from espalier.tasks import archive, history, notify, store
+from espalier.tasks import store
+from espalier.tasks.keeping import archive, history, notify
 from espalier.tasks.params import Params
 
 Warn = Callable[[str], None]

@@ -48,7 +48,8 @@ from espalier.flows.pipeline import STEPS, Project
 from espalier.flows.records import recorded
 from espalier.flows.stages import STAGES
 from espalier.flows.versioning import record
-from espalier.tasks import headline, news, store
+from espalier.tasks import store
+from espalier.tasks.judging import headline, news
 from espalier.tasks.params import SOLVERS
 from espalier.tasks.progress import Progress
 

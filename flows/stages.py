@@ -17,14 +17,15 @@ import yaml
 from espalier.engine.errors import EspalierError
 from espalier.tasks import store
 from espalier.tasks.params import Params, load_params
-from espalier.tasks.pattern_files import named_lists
 from espalier.tasks.progress import Progress
+from espalier.tasks.templating.pattern_files import named_lists
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
 OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result, so nothing depends on them
 # Code that every stage rests on.
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store.py")
 
+READING = ("tasks/formats", "tasks/pages/__init__.py", "tasks/pages/page.py", "tasks/sources")
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
            "tasks/cluster/workers.py")  # fmt: skip
 
@@ -76,16 +77,14 @@ def watched(path: str) -> str:
 STAGES = (
     Stage(
         "ingest", "parse, validate, align and split the source",
-        ("tasks/formats", "tasks/ingest.py", "tasks/limits.py", "tasks/page.py", "tasks/profile.py",
-         "tasks/sequence_hashes.py", "tasks/sources", "tasks/split.py"), (),
+        ("tasks/ingest.py", *READING), (),
         (*TOKENS, store.PROFILE), ("ingest",),
         named=("ingest.path", "ingest.more", "ingest.dev_path", "ingest.test_path", "ingest.unlabelled_path"),
     ),
     Stage(
         "template", "evaluate the feature templates",
-        ("tasks/pattern_files.py", "tasks/sources", "tasks/template.py", "tasks/templates.py"), TOKENS,
-        ("data/features",), ("template",), named=("template.file",),
-        lists=lambda root, params: named_lists(root, params.template),
+        ("tasks/template.py", "tasks/templating", *READING), TOKENS, ("data/features",), ("template",),
+        named=("template.file",), lists=lambda root, params: named_lists(root, params.template),
     ),
     Stage(
         "weigh", "cluster the unlabelled pool, weigh the labelled sequences",
@@ -94,16 +93,14 @@ STAGES = (
     ),
     Stage(
         "train", "minimise the penalised loss",
-        ("tasks/checkpoint.py", *WORKERS, "tasks/cluster/blocks.py", "tasks/cluster/training.py", "tasks/plan.py",
-         "tasks/rho1_path.py", "tasks/train.py"),
+        ("tasks/train.py", "tasks/training/__init__.py", "tasks/training/checkpoint.py", "tasks/training/plan.py",
+         "tasks/training/rho1_path.py", *WORKERS, "tasks/cluster/blocks.py", "tasks/cluster/training.py"),
         ("data/features", "data/tokens/dev.arrow", store.WEIGHTS),
         (store.CANDIDATE, store.TRACE, store.RHO1_PATH), ("train", "evaluate.decode"), named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
-        ("tasks/decoding.py", "tasks/evaluate.py", "tasks/formats", "tasks/headline.py", "tasks/limits.py",
-         "tasks/page.py", "tasks/risk.py", "tasks/second_looks.py", "tasks/sequence_hashes.py", "tasks/slices.py",
-         "tasks/tagging.py", "tasks/template.py", "tasks/templates.py", "tasks/pattern_files.py", "tasks/sources",
+        ("tasks/evaluate.py", "tasks/answering", "tasks/judging", "tasks/template.py", "tasks/templating", *READING,
          *WORKERS, "tasks/cluster/testing.py"),
         (store.CANDIDATE, store.TRACE, "data/features", "data/tokens/dev.arrow", "data/tokens/test.arrow",
          "data/tokens/train.arrow"),
@@ -115,9 +112,8 @@ STAGES = (
     ),
     Stage(
         "report", "write the page",
-        ("tasks/report", "tasks/assets", "tasks/charts.py", "tasks/formats", "tasks/headline.py", "tasks/history.py",
-         "tasks/limits.py", "tasks/page.py", "tasks/path_page.py", "tasks/picture.py", "tasks/profile.py",
-         "tasks/sequence_hashes.py", "tasks/slices.py"),
+        ("tasks/report", "tasks/judging", "tasks/keeping/__init__.py", "tasks/keeping/history.py", "tasks/pages",
+         "tasks/formats", "tasks/sources"),
         (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
          store.CLUSTERS, store.MANIFEST),
         (),  # the page tells the decision and the times of its run, so it is no output that could be compared

@@ -11,8 +11,8 @@ from espalier.flows.locks import lease
 from espalier.flows.permitted import project_of
 from espalier.flows.pipeline import Project
 from espalier.flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass, unharmed
-from espalier.tasks import sweep as sweeping
 from espalier.tasks.progress import working
+from espalier.tasks.training import sweep as sweeping
 
 SHOWN = ("rho1", "active", "dev_token_error", "dev_f1", "train_token_error", "objective", "iterations")
 

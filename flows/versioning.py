@@ -13,7 +13,8 @@ from pathlib import Path
 from espalier.engine.errors import EspalierError
 from espalier.flows.pipeline import Project
 from espalier.flows.signals import POLL_SECONDS
-from espalier.tasks import archive, champion, store
+from espalier.tasks import store
+from espalier.tasks.keeping import archive, champion
 
 os.environ.setdefault("DVC_NO_ANALYTICS", "true")
 

@@ -24,14 +24,15 @@ from espalier.engine.labels.measures import (
 from espalier.engine.labels.spans import scores
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import FAMILIES, Layout
-from espalier.tasks import headline, store
-from espalier.tasks.decoding import DEFAULT, decoded, decoder_of
+from espalier.tasks import store
+from espalier.tasks.answering.decoding import DEFAULT, decoded, decoder_of
+from espalier.tasks.answering.tagging import Numbering, dataset_of, numbered, numbering
+from espalier.tasks.judging import headline
+from espalier.tasks.judging.risk import excess_risk
+from espalier.tasks.judging.second_looks import decoders, in_training, overlap
+from espalier.tasks.judging.slices import by_frequency, by_length, seen_in_training, with_intervals
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.risk import excess_risk
-from espalier.tasks.second_looks import decoders, in_training, overlap
-from espalier.tasks.slices import by_frequency, by_length, seen_in_training, with_intervals
-from espalier.tasks.tagging import Numbering, dataset_of, numbered, numbering
 from espalier.tasks.template import Labels
 
 

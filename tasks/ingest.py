@@ -12,10 +12,10 @@ import polars as pl
 from espalier.engine.errors import EspalierError
 from espalier.tasks import store
 from espalier.tasks.params import Ingest, Params
-from espalier.tasks.profile import Profiler
 from espalier.tasks.progress import Progress
 from espalier.tasks.sources import Blocks, Corpus, cmudict, files, input_columns, not_known, simulated
-from espalier.tasks.split import Split, lines, marks
+from espalier.tasks.sources.profile import Profiler
+from espalier.tasks.sources.split import Split, lines, marks
 
 SOURCES = {"cmudict": cmudict.read, "files": files.read, "conll": files.read, "simulated": simulated.read}
 DRAWN = ("dev", "test", "unlabelled")  # parts that are split off the training data where they are not given

@@ -19,7 +19,7 @@ class Progress:
         """Kernels are compiled, as on the first use on a machine; called before and after each."""
 
     def plan(self, figures: dict) -> None:
-        """What training will take, before it begins; see `tasks.plan`."""
+        """What training will take, before it begins; see `tasks.training.plan`."""
 
     def record(self, row: dict) -> None:
         """The figures of one iteration of training, for a table."""

@@ -15,16 +15,18 @@ import polars as pl
 from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.labels.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
 from espalier.engine.model import Model
-from espalier.tasks import archive, headline, history, store
-from espalier.tasks.cases import check_cases, read_cases
-from espalier.tasks.champion import lost, require, stranger
-from espalier.tasks.decision_page import decision_page
-from espalier.tasks.page import percent, points
+from espalier.tasks import store
+from espalier.tasks.answering.tagging import tag
+from espalier.tasks.judging import headline
+from espalier.tasks.judging.cases import check_cases, read_cases
+from espalier.tasks.judging.regressions import compare_labels
+from espalier.tasks.keeping import archive, history
+from espalier.tasks.keeping.champion import lost, require, stranger
+from espalier.tasks.pages.decision_page import decision_page
+from espalier.tasks.pages.page import percent, points
 from espalier.tasks.params import Params, Promote, margin_of
 from espalier.tasks.progress import Progress
-from espalier.tasks.regressions import compare_labels
 from espalier.tasks.sources import input_columns
-from espalier.tasks.tagging import tag
 
 TOLD_LABELS, TOLD_CASES = 30, 20  # that a decision lists
 NAMED = 5  # labels that have a reason of their own

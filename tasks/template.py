@@ -21,10 +21,10 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.text import lookup
 from espalier.tasks import store
 from espalier.tasks.params import Params
-from espalier.tasks.pattern_files import read_templates
 from espalier.tasks.progress import Progress
 from espalier.tasks.sources import input_columns
-from espalier.tasks.templates import Expansion, Template, check_columns, column_names, encode, resolve
+from espalier.tasks.templating.expansion import Expansion, Template, check_columns, column_names, encode, resolve
+from espalier.tasks.templating.pattern_files import read_templates
 
 MERGE = 1_000_000  # counts of blocks that are kept apart at least, before they are added up
 

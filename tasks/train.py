@@ -24,14 +24,15 @@ from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, InProcess, Par
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.engine.weights.layout import Layout, dense_layout, make_layout, merged, observation_kinds, seen_layout
-from espalier.tasks import plan, store
-from espalier.tasks.checkpoint import Checkpoint, key_of
+from espalier.tasks import store
 from espalier.tasks.cluster.sharing import clear_dead
 from espalier.tasks.params import Params, Train
 from espalier.tasks.progress import Progress
+from espalier.tasks.training import plan
+from espalier.tasks.training.checkpoint import Checkpoint, key_of
 
 if TYPE_CHECKING:
-    from espalier.tasks.rho1_path import Development
+    from espalier.tasks.training.rho1_path import Development
 
 CHAMPION = "champion"  # train.initial that is the champion of when the run began
 AUTO = "auto"  # train.rho1 that the development data choose
@@ -132,7 +133,7 @@ def judge_of(root: Path, manifest: dict, layout: Layout, options: Train) -> "Dev
         return None
     if options.dev_every is None:
         raise EspalierError("train.patience judges iterations by the development data: set train.dev_every to 1, say")
-    from espalier.tasks.rho1_path import development_of
+    from espalier.tasks.training.rho1_path import development_of
 
     return development_of(root, manifest, layout, options)
 
@@ -186,7 +187,7 @@ def chosen_rho1(
     root: Path, objective, layout: Layout, manifest: dict, weights: np.ndarray, options: Train, progress: Progress
 ) -> tuple[dict, np.ndarray]:
     """What `train.rho1: auto` becomes: the figures of a search, and the weights of the point chosen from it."""
-    from espalier.tasks import rho1_path
+    from espalier.tasks.training import rho1_path
 
     lengths = np.diff(store.Shards(root, "train", manifest).offsets())
     development = rho1_path.development_of(root, manifest, layout, options)

@@ -15,7 +15,7 @@ from benchmarks.rows import OURS
 from espalier.engine.decoding import decode
 from espalier.engine.model import Model
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.tasks import stream, tagging
+from espalier.tasks.answering import stream, tagging
 
 ITERATIONS = 50  # of the training; the weights matter little for the speed
 REPEATS = 5

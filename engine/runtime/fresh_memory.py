@@ -2,7 +2,7 @@
 
 `np.empty` hands out what an earlier owner left: often zeros, now and then anything. Where the
 environment has ESPALIER_FILL_MEMORY, `np.empty` and `np.empty_like` hand out the worst there is, in
-Python and in compiled kernels alike, and `engine.chain.scratch.Room` does with what it kept. Results must not
+Python and in compiled kernels alike, and `engine.chain.scratch.Scratch` does with what it kept. Results must not
 change. Without it nothing here runs. The compiled kernels of each kind have a cache of their own.
 """
 

@@ -7,11 +7,11 @@ import numpy as np
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.tasks import store
+from espalier.tasks.answering.decoding import decoder_of
+from espalier.tasks.answering.tagging import numbered, numbering
 from espalier.tasks.cluster.worker import load
 from espalier.tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
-from espalier.tasks.decoding import decoder_of
 from espalier.tasks.evaluate import Measured, measure, merge
-from espalier.tasks.tagging import numbered, numbering
 
 # ---- on a worker
 

@@ -13,7 +13,7 @@ from espalier.tasks.experiments.drawings import (
     xy_chart,
 )  # fmt: skip
 from espalier.tasks.experiments.problems import FILES, files_of
-from espalier.tasks.page import Html, figure, join, lead, number, percent, table, tag
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, table, tag
 
 RHO2, ITERATIONS = 1.0, 60  # the source's variance is 1
 RHO1, RHO2_SPARSE, SWEEPS = 0.5, 1e-5, (1, 3, 6, 12, 30)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from espalier.tasks.charts import (
+from espalier.tasks.pages.charts import (
     HEIGHT,
     WIDTH,
     Scale,
@@ -16,8 +16,8 @@ from espalier.tasks.charts import (
     text,
     value_scale,
 )
-from espalier.tasks.charts import linear_ticks as plain_ticks
-from espalier.tasks.page import Html, compact, figure, join, number, percent, table, tag
+from espalier.tasks.pages.charts import linear_ticks as plain_ticks
+from espalier.tasks.pages.page import Html, compact, figure, join, number, percent, table, tag
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 26, 48
 LOOKS = (("a", None), ("b", None), ("a", "7 4"), ("b", "7 4"), ("a", "2 4"), ("b", "2 4"))  # colour, dashes

@@ -4,7 +4,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import in_context
 from espalier.tasks.experiments.problems import FILES, files_of
-from espalier.tasks.page import Html, figure, join, lead, number, percent
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent
 
 RHO1, RHO2 = 0.2, 0.001
 SWEEPS, QUICK_SWEEPS, QUICK_WORDS = 20, 2, 120

@@ -4,7 +4,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import pattern
 from espalier.tasks.experiments.problems import FILES, files_of
-from espalier.tasks.page import Html, figure, join, lead, number, percent, table
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, table
 
 RHO2, ITERATIONS = 0.1, 60
 QUICK_ITERATIONS, QUICK_WORDS, CONFUSIONS = 3, 100, 20

@@ -4,7 +4,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import descents, trained
 from espalier.tasks.experiments.problems import FILES, files_of
-from espalier.tasks.page import Html, figure, join, lead, number, percent, points, tag
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, points, tag
 
 SWEEPS, QUICK_SWEEPS, QUICK_WORDS = 30, 2, 150
 RHO2, RHO2_SMOOTH = 0.001, 0.02  # of the rows with an L1 term, and of those without

@@ -4,7 +4,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, map_figure, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import sparse_maps, thresholds
 from espalier.tasks.experiments.problems import FILES, files_of
-from espalier.tasks.page import Html, figure, join, lead, number, percent, points, tag
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, points, tag
 
 RHO2, SPARSE = 0.02, (0.2, 0.05)  # of L2, and rho1 and rho2 of figure 7.7
 ITERATIONS, SWEEPS = 150, 30

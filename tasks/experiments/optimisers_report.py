@@ -4,7 +4,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, minutes, rows_table, xy_chart
 from espalier.tasks.experiments.optimisers import CLOSE, LONG, SHORT, trained
 from espalier.tasks.experiments.problems import FILES, files_of
-from espalier.tasks.page import Html, figure, join, lead, number
+from espalier.tasks.pages.page import Html, figure, join, lead, number
 
 SOLVERS = {
     "iis": "improved iterative scaling",

@@ -23,7 +23,7 @@ from espalier.tasks.formats import Reading
 from espalier.tasks.sources.files import tokens_of
 from espalier.tasks.store import Shard, arrow_texts, sequence_offsets
 from espalier.tasks.template import Labels, features, grow_vocabulary
-from espalier.tasks.templates import encode, parse, resolve
+from espalier.tasks.templating.expansion import encode, parse, resolve
 
 FILES = {
     "nettalk": ("nettalk/train.conll.gz", "nettalk/test.conll.gz"),

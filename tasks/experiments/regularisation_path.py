@@ -8,7 +8,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.nettalk import LETTER, all_pairs
 from espalier.tasks.experiments.problems import FILES, files_of, fit, load, measured
-from espalier.tasks.page import Html, figure, join, lead, number, percent, signed, tag
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, signed, tag
 
 RHO1 = [10.0, 5.0, 2.0, 1.0, 0.5, 0.2]
 RHO2, TOLERANCE, MOST = 0.001, 1e-4, 500

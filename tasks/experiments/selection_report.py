@@ -6,7 +6,7 @@ from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Set
 from espalier.tasks.experiments.drawings import Curve, minutes, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.problems import FILES, files_of
 from espalier.tasks.experiments.selection import after, before, during
-from espalier.tasks.page import Html, figure, join, lead, number, percent, tag
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, tag
 
 CORPORA = {"conll2000": "Chunks (CoNLL-2000)", "conll2002-esp": "Spanish named entities (CoNLL-2002)"}
 SIZES = [300, 1_000, 3_000, 9_000, 30_000, 100_000]

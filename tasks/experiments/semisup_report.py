@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-from espalier.tasks.charts import Box, box_chart, reach
 from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings
 from espalier.tasks.experiments.semisup import CASES, predicted, sampled
-from espalier.tasks.page import Html, compact, figure, join, lead, number, percent, signed, table, tag
+from espalier.tasks.pages.charts import Box, box_chart, reach
+from espalier.tasks.pages.page import Html, compact, figure, join, lead, number, percent, signed, table, tag
 
 SIZES = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)  # the source's range
 BEYOND = (50_000, 500_000)  # ours alone, to see where the estimators end up

@@ -25,7 +25,7 @@ from espalier.tasks.params import Ingest, Weigh
 from espalier.tasks.sources import cmudict
 from espalier.tasks.store import Shard, arrow_texts, sequence_offsets
 from espalier.tasks.template import Labels, features, grow_vocabulary
-from espalier.tasks.templates import encode, parse, resolve
+from espalier.tasks.templating.expansion import encode, parse, resolve
 from espalier.tasks.weigh import Clustering, cluster, informative_columns, weights_of
 
 TEMPLATES = ["U", "*0:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "U+1:%x[0,0]/%x[1,0]", "U=1:%x[-1,0]/%x[0,0]/%x[1,0]", "B"]

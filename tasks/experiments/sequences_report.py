@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from espalier.tasks.charts import Box, box_chart
 from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings
 from espalier.tasks.experiments.semisup import spread
 from espalier.tasks.experiments.sequences import METHODS, RHO1, TEMPLATES, compared
-from espalier.tasks.page import figure, join, lead, number, percent, points, signed, table, tag
+from espalier.tasks.pages.charts import Box, box_chart
+from espalier.tasks.pages.page import figure, join, lead, number, percent, points, signed, table, tag
 
 LIMIT, LABELLED, TEST, BIAS, CLUSTERS, SEED = 20_000, 1_000, 2_000, 0.5, 10, 0
 BLOCKS, PER_BLOCK = 5, 2

@@ -16,7 +16,7 @@ from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM, Layout, dense_layout
 from espalier.tasks.experiments.problems import families
-from espalier.tasks.risk import all_inputs, true_posteriors
+from espalier.tasks.judging.risk import all_inputs, true_posteriors
 from espalier.tasks.sources import simulated
 
 RHO2 = 0.001  # of the models with an L1 term

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from espalier.tasks.charts import Box, box_chart
 from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings, Statement
 from espalier.tasks.experiments.drawings import Curve, interval, map_figure, percent_tick, rows_table, share, xy_chart
 from espalier.tasks.experiments.semisup import spread
 from espalier.tasks.experiments.simulated import KINDS, RHO1, WAYS, compared, converged, crossvalidated, selected
-from espalier.tasks.page import Html, figure, join, lead, number, percent, points, tag
+from espalier.tasks.pages.charts import Box, box_chart
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, points, tag
 from espalier.tasks.sources.simulated import truth
 
 SEQUENCES, SEED, FOLDS, SWEEPS = 10, 0, 5, 10

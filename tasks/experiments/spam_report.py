@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from espalier.tasks.charts import Box, bar_legend, box_chart
 from espalier.tasks.experiments import Cell, Comparison, Experiment, Report, Settings
 from espalier.tasks.experiments.semisup import spread
 from espalier.tasks.experiments.spam import compared
-from espalier.tasks.page import Html, figure, join, lead, number, percent, points, table
+from espalier.tasks.pages.charts import Box, bar_legend, box_chart
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, points, table
 
 CORPUS = "spamassassin/bow.svm.gz"
 SIZES, REPLICATIONS, QUICK_REPLICATIONS, SEED = (50, 300), 50, 4, 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from espalier.tasks import store
 from espalier.tasks.experiments import Comparison, Report, Settings, Statement
-from espalier.tasks.page import Html, join, lead, page, section, table, tag
+from espalier.tasks.pages.page import Html, join, lead, page, section, table, tag
 
 FOLDER = "reports/reproduce"
 HEADINGS = ("where", "what", "source", "ours", "note")

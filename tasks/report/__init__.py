@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels import measures
-from espalier.tasks import history, path_page, picture, store
-from espalier.tasks.page import Html, capital, heading_of, join, page, plural, section
+from espalier.tasks import store
+from espalier.tasks.judging.slices import Rate, with_intervals
+from espalier.tasks.keeping import history
+from espalier.tasks.pages import path_page, picture
+from espalier.tasks.pages.page import Html, capital, heading_of, join, page, plural, section
 from espalier.tasks.params import Params
-from espalier.tasks.profile import section_body
 from espalier.tasks.progress import Progress
 from espalier.tasks.report import (
     calibration,
@@ -34,7 +36,7 @@ from espalier.tasks.report import (
 from espalier.tasks.report.phrases import Phrases
 from espalier.tasks.report.record import Run, public_profile, read_run
 from espalier.tasks.report.words import Metrics, Nouns, Trace, tagged
-from espalier.tasks.slices import Rate, with_intervals
+from espalier.tasks.sources.profile import section_body
 
 
 class Inputs(NamedTuple):
@@ -81,7 +83,7 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     """Calibration comes from the predictions by the functions that evaluate uses, so both say the same."""
     weights, metadata = store.read_arrow(root / store.CANDIDATE, {"weight": "double"})
     predictions, info = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
-    found = slices.Columns(predictions)
+    found = slices.SliceColumns(predictions)
     _, bins = measures.calibration(found.confidence, ~found.wrong, params.evaluate.bins)
     bins, error = with_intervals(bins, found.confidence, ~found.wrong, found.offsets)
     metrics, trace = store.read_metrics(root), store.read_trace(root)
@@ -107,7 +109,8 @@ def render(inputs: Inputs) -> str:
         ("results", "Results", summary.results(m, nouns)),
         ("chunks", "Entities", entities.chunks(m, sequences)),
         ("confusions", "Confusions", confusions.confusions(sequences, nouns)),
-        ("slices", "Where the errors are", slices.slices(slices.Columns(inputs.predictions), inputs.window, m, nouns)),
+        ("slices", "Where the errors are",
+         slices.slices(slices.SliceColumns(inputs.predictions), inputs.window, m, nouns)),
         ("calibration", "Calibration", calibration.calibration(inputs.calibration, error, m, nouns)),
         ("decoders", "Decoding", second_looks.decoders(m, nouns)),
         ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from espalier.tasks import charts
-from espalier.tasks.page import (
+from espalier.tasks.judging.slices import Rate
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
     MISSING,
     Html,
     capital,
@@ -19,7 +20,6 @@ from espalier.tasks.page import (
     tag,
 )
 from espalier.tasks.report.words import Metrics, Nouns
-from espalier.tasks.slices import Rate
 
 
 def calibration(bins: list[dict[str, Any]], error: Rate, m: Metrics, nouns: Nouns) -> Html:

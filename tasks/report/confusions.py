@@ -4,8 +4,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from espalier.tasks import charts
-from espalier.tasks.page import Html, capital, count, figure, join, lead, message, number, percent, plural, table, tag
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
+    Html,
+    capital,
+    count,
+    figure,
+    join,
+    lead,
+    message,
+    number,
+    percent,
+    plural,
+    table,
+    tag,
+)
 from espalier.tasks.report.words import Nouns, Tagged, code
 
 HEAT_LABELS = {"wide": 25, "narrow": 13}  # labels in the heat map of a large screen and of a phone

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from espalier.tasks import charts
-from espalier.tasks.page import Html, card, cards, count, join, lead, message, number, percent, plural, table, tag
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import Html, card, cards, count, join, lead, message, number, percent, plural, table, tag
 from espalier.tasks.report.phrases import Phrases
 from espalier.tasks.report.words import Nouns
 

@@ -16,8 +16,8 @@ from espalier.engine.labels.spans import (
     matches,
     spans,
 )
-from espalier.tasks import charts
-from espalier.tasks.page import Html, figure, join, lead, number, percent, table, tag
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, table, tag
 from espalier.tasks.report.words import Metrics, Tagged, code
 
 GROUPS, EXAMPLES = 8, 3  # of each way to be wrong; of each group

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from espalier.tasks import headline
-from espalier.tasks.page import (
+from espalier.tasks.judging import headline
+from espalier.tasks.judging.slices import Rate
+from espalier.tasks.pages.page import (
     Html,
     capital,
     card,
@@ -24,7 +25,6 @@ from espalier.tasks.page import (
 from espalier.tasks.report.confusions import Score
 from espalier.tasks.report.record import Run, without_folders
 from espalier.tasks.report.words import Metrics, Nouns, code, plain
-from espalier.tasks.slices import Rate
 
 POOR, SUPPORT, NAMED = 0.5, 20, 3  # F1 that is worth a look, of labels that occur so often; how many are named
 SURE = 0.05  # a calibration error worth a look

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from espalier.tasks import charts
-from espalier.tasks.page import Html, figure, join, lead, message, missing, number, percent, table, tag
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import Html, figure, join, lead, message, missing, number, percent, table, tag
 from espalier.tasks.report.words import Trace
 
 CURVE_POINTS, CURVE_ROWS = 240, 20

@@ -1,6 +1,6 @@
 """The errors that the model was surest of: its blind spots, and often errors of the data."""
 
-from espalier.tasks.page import Html, count, join, lead, message, number, percent, tag
+from espalier.tasks.pages.page import Html, count, join, lead, message, number, percent, tag
 from espalier.tasks.report.words import Nouns, Tagged, code
 
 MISTAKE_TOKENS = 40  # of a longer sequence only the part around its worst mistake

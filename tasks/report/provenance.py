@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from espalier.tasks.page import MISSING, Html, facts, join, lead, message, number, percent, short, table, tag
+from espalier.tasks.pages.page import MISSING, Html, facts, join, lead, message, number, percent, short, table, tag
 from espalier.tasks.params import Params
 from espalier.tasks.report.record import NOT_SHOWN, without_folders
 from espalier.tasks.report.words import code, plain

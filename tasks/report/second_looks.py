@@ -1,7 +1,7 @@
 """What the report says of test data that training had seen, and of the decoder that suits a measure."""
 
-from espalier.tasks.headline import ENTITIES, measure_in, names
-from espalier.tasks.page import Html, capital, count, join, lead, percent, table
+from espalier.tasks.judging.headline import ENTITIES, measure_in, names
+from espalier.tasks.pages.page import Html, capital, count, join, lead, percent, table
 from espalier.tasks.report.words import Metrics, Nouns
 
 PARTS = {"dev": "development", "test": "test"}

@@ -5,10 +5,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from espalier.tasks import charts, headline
-from espalier.tasks.page import Html, capital, count, figure, join, lead, message, number, percent, plural, table, tag
+from espalier.tasks.judging import headline
+from espalier.tasks.judging.slices import by_frequency, by_length
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
+    Html,
+    capital,
+    count,
+    figure,
+    join,
+    lead,
+    message,
+    number,
+    percent,
+    plural,
+    table,
+    tag,
+)
 from espalier.tasks.report.words import Metrics, Nouns
-from espalier.tasks.slices import by_frequency, by_length
 from espalier.tasks.store import sequence_offsets
 
 WIDTHS = {1: "", 3: " with the one before and the one behind it", 5: " with two either side"}

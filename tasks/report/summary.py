@@ -6,8 +6,9 @@ from typing import Any
 
 from espalier.engine.labels.measures import EDIT_ERROR
 from espalier.engine.optimise.monitor import STOP_REASONS
-from espalier.tasks import charts, headline
-from espalier.tasks.page import (
+from espalier.tasks.judging import headline
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
     MISSING,
     Html,
     capital,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from espalier.tasks import charts
-from espalier.tasks.page import Html, join, lead, message, number, plural, tag
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import Html, join, lead, message, number, plural, tag
 from espalier.tasks.report.phrases import ANYTHING, Phrases
 from espalier.tasks.report.words import Nouns
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from espalier.tasks import headline
-from espalier.tasks.page import Html, escape, join, tag
+from espalier.tasks.judging import headline
+from espalier.tasks.pages.page import Html, escape, join, tag
 
 Trace = list[dict[str, Any]]
 Metrics = dict[str, Any]

@@ -12,7 +12,8 @@ from espalier.engine.errors import EspalierError
 from espalier.flows import cli
 from espalier.flows.pipeline import Project, run_direct
 from espalier.flows.versioning import ignored_by_git, keep_in_step
-from espalier.tasks import champion, history, store
+from espalier.tasks import store
+from espalier.tasks.keeping import champion, history
 from espalier.tasks.progress import Progress
 
 SECONDS = 300

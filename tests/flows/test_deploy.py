@@ -8,7 +8,7 @@ from small_project import ROOT, Background, ask, eventually, own_port, run_pytho
 from test_serve import DASHBOARD
 
 from espalier.flows.pipeline import STEPS
-from espalier.tasks import history
+from espalier.tasks.keeping import history
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
 

@@ -13,7 +13,8 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.flows import records
 from espalier.flows.pipeline import STEPS, Project, run_direct
-from espalier.tasks import archive, history, store
+from espalier.tasks import store
+from espalier.tasks.keeping import archive, history
 from espalier.tasks.progress import Progress
 
 

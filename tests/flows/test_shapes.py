@@ -15,7 +15,10 @@ from espalier.flows import findings, records
 from espalier.flows.cli import summary
 from espalier.flows.doctor import project as examine
 from espalier.flows.pipeline import Project
-from espalier.tasks import archive, history, news, path_page, report, shapes, store
+from espalier.tasks import report, shapes, store
+from espalier.tasks.judging import news
+from espalier.tasks.keeping import archive, history
+from espalier.tasks.pages import path_page
 from espalier.tasks.progress import Progress
 from espalier.tasks.promote import main as promote
 

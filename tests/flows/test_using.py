@@ -14,7 +14,8 @@ from stage_runs import small_params, tree
 
 from espalier.engine.model import Model
 from espalier.flows import cli
-from espalier.tasks import store, sweep
+from espalier.tasks import store
+from espalier.tasks.training import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 

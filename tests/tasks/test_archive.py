@@ -8,7 +8,8 @@ from test_promote import decide, spoil
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
-from espalier.tasks import archive, history, report, store
+from espalier.tasks import report, store
+from espalier.tasks.keeping import archive, history
 from espalier.tasks.progress import Progress
 
 

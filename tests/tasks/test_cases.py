@@ -5,8 +5,9 @@ from stage_runs import small_params
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
-from espalier.tasks import cases, store
-from espalier.tasks.tagging import tag
+from espalier.tasks import store
+from espalier.tasks.answering.tagging import tag
+from espalier.tasks.judging import cases
 
 
 @pytest.fixture(scope="module")

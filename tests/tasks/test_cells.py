@@ -101,7 +101,8 @@ def test_a_change_in_the_page_keeps_the_simulation():
     """What draws is not what computes."""
     cell, module = experiment("semisup").cells(Settings())[0], "espalier.tasks.experiments.semisup"
     assert cell.function.__module__ == module
-    assert not {"espalier.tasks.page", "espalier.tasks.charts", f"{module}_report"} & set(cells_module._closure(module))
+    drawing = {"espalier.tasks.pages.page", "espalier.tasks.pages.charts", f"{module}_report"}
+    assert not drawing & set(cells_module._closure(module))
 
 
 def test_two_cells_of_one_key_are_refused():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from espalier.tasks import charts
-from espalier.tasks.charts import Scale, Series
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.charts import Scale, Series
 
 FINITE = st.floats(-1e9, 1e9, allow_nan=False)
 

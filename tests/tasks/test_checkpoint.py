@@ -14,9 +14,10 @@ from stage_runs import small_params, tree
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers import SOLVERS
-from espalier.tasks import checkpoint, store, train
-from espalier.tasks.checkpoint import FOLDER, Checkpoint, key_of
+from espalier.tasks import store, train
 from espalier.tasks.progress import Progress
+from espalier.tasks.training import checkpoint
+from espalier.tasks.training.checkpoint import FOLDER, Checkpoint, key_of
 
 BLOCK = 150  # positions of a block: the 900 of the project are six
 RESULT = (store.CANDIDATE, store.TRACE)

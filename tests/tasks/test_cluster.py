@@ -24,10 +24,11 @@ from espalier.engine.optimise.solvers import minimise
 from espalier.engine.parts.sharded_objective import InProcess, Part, ShardedObjective, cover, cut
 from espalier.engine.semisup import mixture
 from espalier.engine.weights.layout import dense_layout, observation_kinds
-from espalier.tasks import plan, store, train
-from espalier.tasks.checkpoint import FOLDER
+from espalier.tasks import store, train
 from espalier.tasks.cluster import blocks, sharing, training, worker, workers
 from espalier.tasks.progress import Progress
+from espalier.tasks.training import plan
+from espalier.tasks.training.checkpoint import FOLDER
 
 BLOCK = 150  # positions of a block: the 900 of the project are six
 RESULT = (store.CANDIDATE, store.TRACE)

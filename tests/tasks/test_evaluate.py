@@ -17,10 +17,11 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout, observation_kinds
-from espalier.tasks import evaluate, headline, store
+from espalier.tasks import evaluate, store
+from espalier.tasks.answering.tagging import renumber
+from espalier.tasks.judging import headline
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.tagging import renumber
 
 EXACT = 1e-12
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
@@ -278,7 +279,7 @@ def test_the_words_for_letters_and_strings():
 
 
 def test_simulated_data_have_their_exact_excess_risk(project):
-    from espalier.tasks.risk import excess_risk
+    from espalier.tasks.judging.risk import excess_risk
     from espalier.tasks.sources import simulated
 
     found = store.read_json(project / store.METRICS)
@@ -357,7 +358,7 @@ def test_the_figures_do_not_depend_on_the_shards(project):
         edges = [0, *cuts, len(data.weights)]
         runs = (select(data, np.arange(a, b)) for a, b in zip(edges, edges[1:], strict=False))
         found = evaluate.merge(evaluate.measure(run, model.layout, model.theta) for run in runs)
-        for name, column in zip(evaluate.Part._fields, whole, strict=True):
+        for name, column in zip(evaluate.Measured._fields, whole, strict=True):
             np.testing.assert_array_equal(getattr(found, name), column, name)
 
 

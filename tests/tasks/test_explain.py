@@ -16,7 +16,7 @@ from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout, observation_kinds
-from espalier.tasks import explain
+from espalier.tasks.answering import explain
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 MODELS = [model_of(), model_of(sparse=0.6, seed=2), model_of(["*:%x[0,0]", "B", "U:%x[1,0]"], seed=5)]

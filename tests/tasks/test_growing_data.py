@@ -9,10 +9,11 @@ from stage_runs import run_stages, tree
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
-from espalier.tasks import news, store
+from espalier.tasks import store
+from espalier.tasks.answering.tagging import tag
 from espalier.tasks.ingest import main as ingest
+from espalier.tasks.judging import news
 from espalier.tasks.progress import Progress
-from espalier.tasks.tagging import tag
 
 NEAR = 1e-4  # objectives of two runs that stop at a tolerance of 1e-7 over five iterations
 STAGES = ("ingest", "template", "weigh", "train")

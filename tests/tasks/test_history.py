@@ -7,7 +7,9 @@ import pytest
 from stage_runs import small_params
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks import history, page, store
+from espalier.tasks import store
+from espalier.tasks.keeping import history
+from espalier.tasks.pages import page
 from espalier.tasks.params import Params
 
 SECONDS = {"ingest": 1.0, "template": 2.0, "weigh": 3.0, "train": 4.0, "evaluate": 5.0, "report": 6.0, "promote": 7.0}

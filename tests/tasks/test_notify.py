@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks.notify import LONGEST, tell
+from espalier.tasks.keeping.notify import LONGEST, tell
 from espalier.tasks.params import Notify, load_params
 
 EVENT = {"event": "refused", "reason": "ärgerlich 'quoted' \"twice\" $HOME", "reasons": ["a", "b"], "error": None}

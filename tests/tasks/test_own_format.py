@@ -11,10 +11,11 @@ from stage_runs import run_stages
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.spans import spans
-from espalier.tasks import decoding, formats, store, stream
-from espalier.tasks.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
+from espalier.tasks import formats, store
+from espalier.tasks.answering import decoding, stream
+from espalier.tasks.answering.tagging import tag
+from espalier.tasks.formats.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
 from espalier.tasks.params import Ingest, Params
-from espalier.tasks.tagging import tag
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
 MODEL = model_of()
@@ -237,7 +238,7 @@ def test_a_model_that_says_nonsense_of_its_files_is_refused(reading):
 
 def test_posterior_decoding_takes_each_label_by_itself():
     from espalier.engine.decoding import decode
-    from espalier.tasks.tagging import dataset_of
+    from espalier.tasks.answering.tagging import dataset_of
 
     words = ["ab/é", "bba", "a/a/", "ééb😀"]
     for seed in range(20):

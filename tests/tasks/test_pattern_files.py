@@ -4,7 +4,7 @@ import pytest
 
 from espalier.engine.errors import EspalierError
 from espalier.tasks.params import TemplateParams
-from espalier.tasks.pattern_files import named_lists, read_templates, template_lines
+from espalier.tasks.templating.pattern_files import named_lists, read_templates, template_lines
 
 
 def options(**values):

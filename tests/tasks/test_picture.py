@@ -10,7 +10,7 @@ from small_models import model_of
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout, observation_kinds
-from espalier.tasks import charts, picture
+from espalier.tasks.pages import charts, picture
 
 
 def model_by_hand():

@@ -10,8 +10,9 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.engine.weights import seen_counts
 from espalier.engine.weights.layout import dense_layout, observation_kinds, seen_layout
-from espalier.tasks import plan, store
+from espalier.tasks import store
 from espalier.tasks.params import Train
+from espalier.tasks.training import plan
 
 
 @pytest.mark.parametrize("start", [True, False])

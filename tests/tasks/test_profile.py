@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.tasks import formats, profile
+from espalier.tasks import formats
 from espalier.tasks.formats import Reading
-from espalier.tasks.page import page, section
+from espalier.tasks.pages.page import page, section
+from espalier.tasks.sources import profile
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
 

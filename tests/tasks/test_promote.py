@@ -13,7 +13,8 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.labels.measures import F1, TOKEN_ERROR, Counts
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout, observation_kinds
-from espalier.tasks import headline, promote, store
+from espalier.tasks import promote, store
+from espalier.tasks.judging import headline
 from espalier.tasks.params import Promote
 from espalier.tasks.progress import Progress
 

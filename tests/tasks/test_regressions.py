@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from reference.label_bootstrap import chunk_items, differences, f1_of, noisy, token_items
 
+from espalier.tasks.judging.regressions import compare_labels
 from espalier.tasks.params import Promote
-from espalier.tasks.regressions import compare_labels
 
 TOKENS, CHUNKS = ["A", "B", "C", "D"], ["O", "B-X", "I-X", "B-Y", "I-Y"]
 EXACT = 1e-12  # both sides divide the same whole numbers
@@ -48,7 +48,7 @@ def test_blocks_of_labels_give_what_all_of_them_give_at_once(monkeypatch):
     gold = corpus(TOKENS)
     guesses = noisy(gold, TOKENS, 0.2, 2), noisy(gold, TOKENS, 0.4, 3)
     whole = compare(gold, *guesses, rounds=100)
-    monkeypatch.setattr("espalier.tasks.regressions.BLOCK_NUMBERS", 1)
+    monkeypatch.setattr("espalier.tasks.judging.regressions.BLOCK_NUMBERS", 1)
     assert compare(gold, *guesses, rounds=100) == whole
 
 

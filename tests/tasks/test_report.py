@@ -14,12 +14,14 @@ import pytest
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import STOP_REASONS
-from espalier.tasks import page, profile, report, store
+from espalier.tasks import report, store
+from espalier.tasks.pages import page
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.report import Inputs, confusions, learning, mistakes, summary
 from espalier.tasks.report.phrases import Phrases
 from espalier.tasks.report.words import Nouns, Tagged
+from espalier.tasks.sources import profile
 
 NOUNS = {"token": "letter", "label": "phoneme", "sequence": "word"}
 TEMPLATES = ["U", "*0:%x[0,0]", "U-1:%x[-1,0]/%x[0,0]", "U=1:%x[-1,0]/%x[0,0]/%x[1,0]", "B"]

@@ -11,12 +11,13 @@ from test_report import CHUNK, HOSTILE, MANIFEST, METRICS, Document, document, i
 
 from espalier.engine.labels.spans import Span
 from espalier.engine.runtime import compile_target
-from espalier.tasks import page, report, store
+from espalier.tasks import report, store
+from espalier.tasks.judging.slices import Rate
+from espalier.tasks.pages import page
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.report import confusions, entities, glance, record, slices
 from espalier.tasks.report.record import Run
-from espalier.tasks.slices import Rate
 
 DECISION = {
     "promoted": True, "reason": "not worse than the champion", "difference": -0.0123, "low": -0.02, "high": -0.004,

@@ -9,7 +9,7 @@ from reference import chain, templates
 
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import KINDS, dense_layout
-from espalier.tasks import risk
+from espalier.tasks.judging import risk
 from espalier.tasks.sources import simulated
 
 EXACT = 1e-9  # a few hundred terms, each within rounding

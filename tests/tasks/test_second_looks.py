@@ -7,7 +7,8 @@ import pytest
 from stage_runs import run_stages
 
 from espalier.engine.labels.measures import TOKEN_ERROR
-from espalier.tasks import evaluate, second_looks, store
+from espalier.tasks import evaluate, store
+from espalier.tasks.judging import second_looks
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.report import second_looks as words
 from espalier.tasks.report.words import Nouns

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from espalier.engine.labels import measures
-from espalier.tasks import slices, store
+from espalier.tasks import store
+from espalier.tasks.judging import slices
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 

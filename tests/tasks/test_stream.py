@@ -16,8 +16,8 @@ from small_models import LETTERS, best_by_enumeration, model_of, observations_of
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout
-from espalier.tasks import stream
-from espalier.tasks.stream import Asked
+from espalier.tasks.answering import stream
+from espalier.tasks.answering.stream import Asked
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 FILE = "some.conll"

@@ -14,10 +14,12 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.labels.measures import Counts, token_error
 from espalier.engine.model import Model
 from espalier.engine.optimise.path import Point
-from espalier.tasks import path_page, rho1_path, store, sweep
+from espalier.tasks import store
+from espalier.tasks.answering.tagging import renumber
+from espalier.tasks.pages import path_page
 from espalier.tasks.progress import Progress
 from espalier.tasks.report.summary import stop_words
-from espalier.tasks.tagging import renumber
+from espalier.tasks.training import rho1_path, sweep
 
 NEAR = 0.01  # two runs that stop at a tolerance differ in the objective by about that share at most
 

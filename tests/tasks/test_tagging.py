@@ -9,7 +9,8 @@ from small_models import LETTERS, best_by_enumeration, model_of
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout
-from espalier.tasks import store, tagging
+from espalier.tasks import store
+from espalier.tasks.answering import tagging
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 WORDS = st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=4), min_size=1, max_size=4)

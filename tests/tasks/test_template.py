@@ -13,10 +13,11 @@ from stage_runs import run_stages, small_params, tree
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.engine.text import lookup
-from espalier.tasks import store, tagging, template
+from espalier.tasks import store, template
+from espalier.tasks.answering import tagging
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.templates import encode, parse
+from espalier.tasks.templating.expansion import encode, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 LINES = ["U:%x[0,0]", "U:%x[1,0]", "*2:%x[-1,0]/%x[0,0]", "B"]

@@ -10,7 +10,7 @@ from template_cases import LISTS, cases
 from espalier.engine.text import lookup
 from espalier.engine.text.templates import expand_rows
 from espalier.tasks.store import sequence_offsets
-from espalier.tasks.templates import column_names, encode, expand, parse, resolve
+from espalier.tasks.templating.expansion import column_names, encode, expand, parse, resolve
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
 

@@ -126,7 +126,7 @@ def test_the_trace_has_a_line_for_each_iteration_and_times_are_elsewhere(project
 
 def test_development_error_is_that_of_the_weights_of_the_moment(project):
     """The last line of the trace against the model file, through tagging."""
-    from espalier.tasks.tagging import tag
+    from espalier.tasks.answering.tagging import tag
 
     dev = store.read_tokens(project, "dev")[0]
     guess = tag(Model.load(project / store.CANDIDATE), dev)
@@ -357,7 +357,7 @@ def test_patience_keeps_the_best_model_on_the_development_data(project):
     assert figures["objective"] == model.info["objective"] == trace[best]["objective"]
     assert heard.last.endswith(f"no better on the development data, stopped after {best + 3} iterations")
     assert "the best model on them was kept" in STOP_REASONS["patience"]
-    from espalier.tasks.tagging import tag
+    from espalier.tasks.answering.tagging import tag
 
     dev = store.read_tokens(project, "dev")[0]
     wrong = sum(a != b for a, b in zip(dev["label"], tag(model, dev), strict=True))

@@ -10,7 +10,7 @@ import pytest
 from reference import templates as reference
 from test_templates import table_of
 
-from espalier.tasks.templates import encode, parse
+from espalier.tasks.templating.expansion import encode, parse
 
 SENTENCES = [
     "Émile NNP B\nvécut VBD O\nà IN O\nParis-12e NNP B\n, , O\n1987 CD O\n! . O",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from espalier.tasks import headline
-from espalier.tasks.history import outcome
-from espalier.tasks.page import (
+from espalier.tasks.judging import headline
+from espalier.tasks.keeping.history import outcome
+from espalier.tasks.pages.page import (
     MISSING,
     Html,
     capital,

@@ -13,9 +13,9 @@ import polars as pl
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.tasks import formats, store
+from espalier.tasks.answering.tagging import tag
 from espalier.tasks.params import Params
 from espalier.tasks.sources import files
-from espalier.tasks.tagging import tag
 
 ANY, EITHER = "_", "|"  # marks of a place where any label or one of some will do, unless labels look like that
 

@@ -15,9 +15,9 @@ import polars as pl
 from espalier.tasks.formats import schemes
 from espalier.tasks.formats.labels import JOINT, UNKNOWN
 from espalier.tasks.formats.reading import STRANGE, input_names
-from espalier.tasks.page import Html, cards, count, join, lead, message, number, percent, table, tag
-from espalier.tasks.page import card as make_card
-from espalier.tasks.sequence_hashes import sequence_hashes
+from espalier.tasks.pages.page import Html, cards, count, join, lead, message, number, percent, table, tag
+from espalier.tasks.pages.page import card as make_card
+from espalier.tasks.sources.sequence_hashes import sequence_hashes
 from espalier.tasks.store import sequence_offsets
 
 EXAMPLES = 3  # of each finding

@@ -14,7 +14,7 @@ import polars as pl
 from espalier.engine.decoding import decode
 from espalier.engine.model import Model
 from espalier.engine.runtime.vectors import dot, log, product
-from espalier.tasks.tagging import dataset_of
+from espalier.tasks.answering.tagging import dataset_of
 
 
 def all_inputs(truth: dict) -> np.ndarray:

@@ -13,8 +13,10 @@ from typing import Any
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.measures import NAMES
-from espalier.tasks import charts, headline, store
-from espalier.tasks.page import (
+from espalier.tasks import store
+from espalier.tasks.judging import headline
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
     MISSING,
     Html,
     capital,
@@ -29,7 +31,7 @@ from espalier.tasks.page import (
     table,
     tag,
 )
-from espalier.tasks.page import section as page_section
+from espalier.tasks.pages.page import section as page_section
 from espalier.tasks.params import Params
 
 SECRET = ("notify",)  # sections that may hold addresses with keys in them

@@ -2,8 +2,8 @@
 
 The features on disk are those of the next training, so the figures hold for it. A path begins with a large rho1,
 whose model is small and found fast; the whole costs little more than its last points. A training with
-`train.rho1: auto` follows such paths for several rho2 and leaves them in `models/path.json`, which `tasks.path_page`
-draws.
+`train.rho1: auto` follows such paths for several rho2 and leaves them in `models/path.json`, which
+`tasks.pages.path_page` draws.
 """
 
 from pathlib import Path
@@ -14,11 +14,21 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.runtime import threads
 from espalier.engine.weights.layout import make_layout, observation_kinds
-from espalier.tasks import plan, store
+from espalier.tasks import store
+from espalier.tasks.pages.path_page import PAGE, as_page
 from espalier.tasks.params import Params
-from espalier.tasks.path_page import PAGE, as_page
 from espalier.tasks.progress import Progress
-from espalier.tasks.rho1_path import POINTS, along, choose, development_of, figures_of, note, train_error, values_of
+from espalier.tasks.training import plan
+from espalier.tasks.training.rho1_path import (
+    POINTS,
+    along,
+    choose,
+    development_of,
+    figures_of,
+    note,
+    train_error,
+    values_of,
+)
 
 SWEEP = "reports/sweep.json"
 

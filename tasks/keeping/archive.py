@@ -13,9 +13,10 @@ import yaml
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
-from espalier.tasks import history, store
-from espalier.tasks.decision_page import decision_page
+from espalier.tasks import store
 from espalier.tasks.evaluate import model_figures
+from espalier.tasks.keeping import history
+from espalier.tasks.pages.decision_page import decision_page
 from espalier.tasks.params import Params
 
 DECISION_FILE, PARAMS_FILE = "decision.json", "params.yaml"

@@ -14,8 +14,21 @@ import pyarrow as pa
 from espalier.engine.errors import EspalierError
 from espalier.engine.model import Model
 from espalier.engine.text.templates import parse
-from espalier.tasks import charts
-from espalier.tasks.page import Html, asset, capital, figure, join, lead, number, page, percent, plural, section, tag
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
+    Html,
+    asset,
+    capital,
+    figure,
+    join,
+    lead,
+    number,
+    page,
+    percent,
+    plural,
+    section,
+    tag,
+)
 
 ROWS, COLUMNS = 40, 60  # values and labels shown at most
 NOUNS = {"token": "token", "label": "label"}

@@ -4,14 +4,13 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.text.gazetteers import read_bounded, read_list
-from espalier.engine.text.templates import TemplateParams, list_files, parse
-from espalier.tasks.params import TemplateParams as Options
-from espalier.tasks.params import check_templates
+from espalier.engine.text.templates import Template, list_files, parse
+from espalier.tasks.params import TemplateParams, check_templates
 
 MOST_BYTES = 16 << 20  # of a file of templates
 
 
-def template_lines(root: Path, options: Options) -> tuple[list[str], str]:
+def template_lines(root: Path, options: TemplateParams) -> tuple[list[str], str]:
     """The lines of the templates, and the name of the place where they stand."""
     check_templates(options)
     return (read_patterns(root / options.file), options.file) if options.file else (options.lines, "template.lines")
@@ -31,14 +30,14 @@ def read_patterns(path: Path) -> list[str]:
         raise EspalierError(f"{path}, line {line}: is not UTF-8; save the file as UTF-8") from None
 
 
-def named_lists(root: Path, options: Options) -> list[str]:
+def named_lists(root: Path, options: TemplateParams) -> list[str]:
     """The files of the lists that the templates name; none while the file of templates is not there."""
     if options.file and not (root / options.file).is_file():
         return []
     return list_files(parse(*template_lines(root, options)))
 
 
-def read_templates(root: Path, options: Options) -> tuple[list[TemplateParams], dict[str, list[str]]]:
+def read_templates(root: Path, options: TemplateParams) -> tuple[list[Template], dict[str, list[str]]]:
     """The templates of a project with their lists, and the lines of these lists by the names of their files."""
     lines, where = template_lines(root, options)
     lists = {name: read_list(root / name) for name in list_files(parse(lines, where))}

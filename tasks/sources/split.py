@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from espalier.tasks.page import count, plural
+from espalier.tasks.pages.page import count, plural
 from espalier.tasks.params import Ingest
-from espalier.tasks.profile import BETWEEN, MARK
-from espalier.tasks.sequence_hashes import input_hashes
+from espalier.tasks.sources.profile import BETWEEN, MARK
+from espalier.tasks.sources.sequence_hashes import input_hashes
 
 MEASURED = ("dev", "test")  # parts that errors are counted on
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from espalier.engine.labels.measures import EDIT_ERROR, F1, NAMES, TOKEN_ERROR
-from espalier.tasks.page import MISSING, percent, plural, points
+from espalier.tasks.pages.page import MISSING, percent, plural, points
 
 TOKEN, ENTITIES = TOKEN_ERROR.name, F1.name
 HEADS = {ENTITIES: "F1", EDIT_ERROR: "edit error", TOKEN: "token error"}  # where rows of several tasks stand together

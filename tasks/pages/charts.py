@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from espalier.tasks.page import Html, compact, join, number, percent, tag
+from espalier.tasks.pages.page import Html, compact, join, number, percent, tag
 
 WIDTH, HEIGHT = 440, 264
 LEFT, RIGHT, TOP, BOTTOM = 50, 16, 22, 42

@@ -5,8 +5,10 @@ from typing import Any
 
 from espalier.engine.labels.measures import EDIT_ERROR
 from espalier.engine.optimise.monitor import STOP_REASONS
-from espalier.tasks import charts, headline, store
-from espalier.tasks.page import (
+from espalier.tasks import store
+from espalier.tasks.judging import headline
+from espalier.tasks.pages import charts
+from espalier.tasks.pages.page import (
     Html,
     capital,
     card,
@@ -21,7 +23,7 @@ from espalier.tasks.page import (
     table,
     tag,
 )
-from espalier.tasks.page import section as page_section
+from espalier.tasks.pages.page import section as page_section
 
 PAGE = "reports/sweep.html"
 

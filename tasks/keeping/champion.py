@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks import archive, history, store
+from espalier.tasks import store
+from espalier.tasks.keeping import archive, history
 
 POINTER = f"{store.CHAMPION}.dvc"  # git has it, and with it DVC finds the model again
 WENT_LIVE = ("promoted", "forced", "rolled back")  # outcomes in the history

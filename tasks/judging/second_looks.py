@@ -9,9 +9,9 @@ import polars as pl
 
 from espalier.engine.model import Model
 from espalier.tasks import store
-from espalier.tasks.decoding import DECODERS, decoded, decoder_of
-from espalier.tasks.sequence_hashes import input_hashes
-from espalier.tasks.tagging import Numbering, numbered
+from espalier.tasks.answering.decoding import DECODERS, decoded, decoder_of
+from espalier.tasks.answering.tagging import Numbering, numbered
+from espalier.tasks.sources.sequence_hashes import input_hashes
 
 Figures = Callable[[list[str], list[str], np.ndarray], dict]  # of gold labels, predicted ones, and offsets
 COMPARED = ("token_error", "sequence_error", "edit_error", "f1")

@@ -1,6 +1,6 @@
 """A model applied to a table of tokens: strings in, labels out; the features are made as in training.
 
-Files and streams are tagged by `tasks.stream`.
+Files and streams are tagged by `tasks.answering.stream`.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.features import features_of
 from espalier.engine.model import Model
 from espalier.tasks import store
-from espalier.tasks.decoding import decoded, decoder_of
+from espalier.tasks.answering.decoding import decoded, decoder_of
 from espalier.tasks.sources import input_columns
 
 

@@ -1,0 +1,1 @@
+"""HTML without a server: elements, charts, pictures of weights, pages of decisions and paths; they open offline."""
