@@ -25,7 +25,7 @@ OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result,
 # Code that every stage rests on.
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store.py")
 
-READING = ("tasks/formats", "tasks/pages/__init__.py", "tasks/pages/page.py", "tasks/sources")
+READING = ("tasks/formats", "tasks/limits.py", "tasks/pages/__init__.py", "tasks/pages/page.py", "tasks/sources")
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
            "tasks/cluster/workers.py")  # fmt: skip
 
@@ -113,7 +113,7 @@ STAGES = (
     Stage(
         "report", "write the page",
         ("tasks/report", "tasks/judging", "tasks/keeping/__init__.py", "tasks/keeping/history.py", "tasks/pages",
-         "tasks/formats", "tasks/sources"),
+         "tasks/formats", "tasks/limits.py", "tasks/sources"),
         (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
          store.CLUSTERS, store.MANIFEST),
         (),  # the page tells the decision and the times of its run, so it is no output that could be compared

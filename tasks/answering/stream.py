@@ -32,14 +32,14 @@ from espalier.engine.model import Model
 from espalier.engine.text import column_text
 from espalier.engine.text.column_text import Fields
 from espalier.tasks.answering.decoding import decoded, decoder_of
-from espalier.tasks.formats.limits import (
+from espalier.tasks.answering.own_format import Letters, OwnFormat, Passed, format_of, joined_over_comments, set_aside
+from espalier.tasks.limits import (
     bounded_lines,
     check_columns,
     check_ratio,
     check_sequence_bytes,
     check_sequence_lengths,
 )
-from espalier.tasks.formats.own_format import Letters, OwnFormat, Passed, format_of, joined_over_comments, set_aside
 
 BLOCK, SMALL_BLOCK = 1 << 22, 1 << 20  # bytes read at once; the smaller where a token takes a row of numbers
 FORMATS = ("columns", "jsonl")

@@ -15,8 +15,8 @@ import polars as pl
 from espalier.engine.errors import EspalierError
 from espalier.tasks.formats import conll, conllu, jsonl, schemes, tables, writing
 from espalier.tasks.formats.labels import canonical
-from espalier.tasks.formats.limits import check_sequence_lengths
 from espalier.tasks.formats.reading import Reading, at, first_line, input_names
+from espalier.tasks.limits import check_sequence_lengths
 from espalier.tasks.store import sequence_offsets
 
 __all__ = [

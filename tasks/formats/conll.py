@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 
 from espalier.engine.errors import EspalierError, brief
-from espalier.tasks.formats.limits import check_columns
 from espalier.tasks.formats.lines import lines_of
 from espalier.tasks.formats.reading import STRANGE, Reading, at, nothing_in
 from espalier.tasks.formats.streams import BOM, after_blank_line, chunks
+from espalier.tasks.limits import check_columns
 
 BLANKS = " \t"  # other white space, such as a no-break space, may be a token
 

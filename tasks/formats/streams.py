@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks.formats.limits import bounded_lines, check_ratio, check_sequence_bytes
+from espalier.tasks.limits import bounded_lines, check_ratio, check_sequence_bytes
 
 MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 NAMES = {".gz": "gzip", ".zst": "Zstandard"}

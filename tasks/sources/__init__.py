@@ -21,7 +21,7 @@ class Corpus:
     truth: dict | None = None
     notes: dict = field(default_factory=dict)
     measure: dict | None = None  # what the data are judged by, as `engine.labels.measures.measure_of` takes it
-    reading: dict | None = None  # how its files are read, for the model to do the same; see tasks.formats.own_format
+    reading: dict | None = None  # how its files are read, for the model to do the same; see tasks.answering.own_format
 
     def whole(self, part: str) -> pl.DataFrame:
         """All tokens of a part in one table, for what is small."""

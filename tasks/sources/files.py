@@ -68,7 +68,7 @@ def read(root: Path, options: Ingest) -> Corpus:
 
 
 def _for_the_model(paths: list[Path], name: str, options: Ingest, inputs: int) -> dict:
-    """What a model is told of its files, as `tasks.formats.own_format` reads it."""
+    """What a model is told of its files, as `tasks.answering.own_format` reads it."""
     how, scheme = reading(options), None
     if options.scheme:
         scheme = schemes.name_of(options.scheme_from) if options.scheme_from else formats.scheme_of(paths, how)

@@ -10,9 +10,9 @@ from small_models import model_of
 from stage_runs import run_stages
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks import formats
+from espalier.tasks import formats, limits
 from espalier.tasks.answering import stream
-from espalier.tasks.formats import jsonl, libsvm, limits, streams
+from espalier.tasks.formats import jsonl, libsvm, streams
 from espalier.tasks.formats.reading import Reading
 from espalier.tasks.params import Params
 

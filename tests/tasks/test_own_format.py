@@ -13,8 +13,8 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.labels.spans import spans
 from espalier.tasks import formats, store
 from espalier.tasks.answering import decoding, stream
+from espalier.tasks.answering.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
 from espalier.tasks.answering.tagging import tag
-from espalier.tasks.formats.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
 from espalier.tasks.params import Ingest, Params
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)

@@ -1,6 +1,7 @@
 """How large what is read may be, said in words: a few kB of compressed zeros must not take all memory.
 
-Far beyond what corpora hold, and small enough that what is within them fits into memory.
+Far beyond what corpora hold, and small enough that what is within them fits into memory. Files of the pipeline and
+what is tagged have the same limits; tagging must not load Polars, so they stand outside `tasks.formats`.
 """
 
 from collections.abc import Iterable, Iterator
