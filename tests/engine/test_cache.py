@@ -98,9 +98,9 @@ def test_a_folder_of_another_user_is_not_trusted(places):
 
 SOLVE = """
 import numpy as np
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.data import make_dataset
-from espalier.engine.layout import dense_layout
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.data.dataset import make_dataset
+from espalier.engine.weights.layout import dense_layout
 layout = dense_layout(2, [3])
 print(ChainObjective(make_dataset([[0], [0]], [0, 1], [0, 2]), layout).value(np.zeros(layout.size)).hex())
 """
@@ -125,7 +125,7 @@ def test_the_engine_works_without_any_cache(tmp_path):
 def test_a_second_process_finds_the_compiled_kernels(tmp_path):
     """And only the first says that it compiles."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    code = "from espalier.engine import compiling\nwith compiling.said(True):\n" + SOLVE.replace("\n", "\n    ")
+    code = "from espalier.engine.runtime import compiling\nwith compiling.said(True):\n" + SOLVE.replace("\n", "\n    ")
     listing, said = [], []
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=True, capture_output=True)

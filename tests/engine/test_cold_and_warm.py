@@ -12,10 +12,10 @@ PROGRAM = """
 import hashlib
 import numpy as np
 from espalier import ElasticNet, minimise
-from espalier.engine.chain_objective import ChainObjective
-from espalier.engine.layout import dense_layout
-from espalier.engine import decode
-from espalier.engine.data import make_dataset
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.weights.layout import dense_layout
+from espalier.engine.decoding import decode
+from espalier.engine.data.dataset import make_dataset
 
 rng = np.random.default_rng(0)
 data = make_dataset(rng.integers(-1, 30, (3000, 3)), rng.integers(0, 43, 3000), np.arange(0, 3001, 6))

@@ -63,7 +63,7 @@ def test_all_other_compiled_kernels_read_nothing_that_was_not_written(with_zeros
 
 FILLED = """
 import numpy as np
-from espalier.engine.jit import kernel
+from espalier.engine.runtime.jit import kernel
 from espalier.engine.chain.scratch import Scratch
 
 def made(n):

@@ -99,8 +99,8 @@ def test_many_callers_at_once_get_the_bytes_of_one(blocks):
 FORKED = """
 import os, sys, threading, time
 import numpy as np
-from espalier.engine import threads
-from espalier.engine.vectors import dot
+from espalier.engine.runtime import threads
+from espalier.engine.runtime.vectors import dot
 threads.set_threads(2)
 a = np.arange(300_000.0)
 expected = dot(a, a)

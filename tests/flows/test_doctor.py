@@ -107,7 +107,7 @@ def test_dvc_must_not_call_home(project, monkeypatch, config, ok):
 
 
 def test_no_place_for_compiled_kernels(project, monkeypatch):
-    monkeypatch.setattr(looking.cache, "cache_directory", lambda: None)
+    monkeypatch.setattr(looking.kernel_cache, "cache_directory", lambda: None)
     found = of(doctor(project), "compile cache")
     assert not found.ok and "NUMBA_CACHE_DIR" in found.remedy
 
