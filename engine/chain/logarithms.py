@@ -1,6 +1,6 @@
 """The forward-backward recursions of a chain by logarithms: exact for any finite scores, and for any length.
 
-Sequences with a step too wide for scaling in the linear domain (see `lockstep`) come here,
+Sequences with a step too wide for scaling in the linear domain (see `forward_backward`) come here,
 one at a time. Cost: Y^2 exponentials a position.
 """
 

@@ -50,7 +50,7 @@ class _Events(event.Listener):
     @staticmethod
     def _is_ours(told: event.Event) -> bool:
         module = getattr(told.data["dispatcher"].py_func, "__module__", None)  # generated code may have none
-        return (module or "").startswith(f"{__package__}.")
+        return (module or "").startswith("espalier.engine.")
 
 
 event.register("numba:compile", _Events())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from espalier.engine.runtime import fresh_memory
 
-ENGINE = Path(__file__).parent
+ENGINE = Path(__file__).parents[1]
 
 
 def source_hash(folder: Path = ENGINE) -> str:

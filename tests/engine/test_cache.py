@@ -32,6 +32,7 @@ def make_read_only(folder):
 
 
 def test_the_hash_follows_every_source(tmp_path):
+    assert {path.name for path in kernel_cache.ENGINE.iterdir()} >= {"chain", "losses", "runtime", "estimator.py"}
     shutil.copytree(kernel_cache.ENGINE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
     copy = tmp_path / "copy"
     before = kernel_cache.source_hash(copy)

@@ -54,6 +54,15 @@ def test_what_is_found_compiled_is_not_told():
         kernel(np.ones(2), np.ones(2), 0, 2)
 
 
+def test_kernels_of_all_rooms_are_ours():
+    from espalier.engine.chain import logarithms
+
+    heard = []
+    with compiling.hears(lambda state: heard.append(state.kernel)):
+        numba.njit(logarithms.log_sum.py_func)(np.zeros(2))
+    assert "log_sum" in heard
+
+
 def test_kernels_of_others_are_not_ours():
     with compiling.hears(lambda state: pytest.fail("it is no kernel of the engine")):
         assert numba.njit(lambda x: x + 1)(1) == 2
