@@ -20,11 +20,12 @@ import numpy as np
 
 from espalier.engine import warm_start
 from espalier.engine.data.dataset import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
-from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.families import load as load_model
+from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.labels.scheme import transitions_of
 from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.model import Model
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import fitting, minimise
 from espalier.engine.runtime import compiling
@@ -81,7 +82,7 @@ class CRF:
         """Learn from sequences X and their labels y; a sequence of weight 2 counts as a duplicate.
 
         `token_weight` has a number for each token, see `engine.losses.token_weights`. `start_from` is
-        a fitted CRF, a Model or the path of one, whose weights the training starts from.
+        a fitted CRF, a model or the path of one, whose weights the training starts from.
         """
         sequences = _sequences(X)
         labels = _labels(y, sequences)
@@ -113,7 +114,7 @@ class CRF:
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         info |= {"lists": lists} if lists else {}
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        self.model_ = Model.compact(layout, result.theta, names, classes, lines, info)
+        self.model_ = CrfLabeller.compact(layout, result.theta, names, classes, lines, info)
         self.trace_, self.stop_reason_ = result.trace, result.stop_reason
         return self
 
@@ -128,18 +129,17 @@ class CRF:
         `scheme` keeps to the transitions of the labels' scheme: True, or a name such as "iob1".
         `allowed` says what is known beforehand, in the form of the labels y of `fit`.
         """
-        methods = {"viterbi": decode.viterbi, "posterior": decode.posterior}
-        if method not in methods:
-            raise EspalierError(f"method is {method!r}: expected one of {', '.join(methods)}")
+        if method not in DECODERS:
+            raise EspalierError(f"method is {method!r}: expected one of {', '.join(DECODERS)}")
         model, data = self._prepared(X, allowed)
-        ids = methods[method](data, model.layout, model.theta, **self._restriction(scheme, allowed))
+        ids = model.decoded(data, method, **self._restriction(scheme, allowed))
         return _cut([model.labels[i] for i in ids], data.offsets)
 
     @_says_when_compiling
     def predict_nbest(self, X, n: int, scheme: bool | str = False, allowed=None) -> list[list[tuple[float, list[str]]]]:
         """Up to n likeliest labellings of each sequence, best first: pairs of log-probability and labels."""
         model, data = self._prepared(X, allowed)
-        best = decode.nbest(data, model.layout, model.theta, n, **self._restriction(scheme, allowed))
+        best = model.nbest(data, n, **self._restriction(scheme, allowed))
         cuts = zip(data.offsets, data.offsets[1:], best.count, best.log_probabilities, strict=False)
         return [
             [(float(log_p[r]), [model.labels[i] for i in best.labels[r, a:b]]) for r in range(count)]
@@ -150,7 +150,7 @@ class CRF:
     def predict_marginals(self, X, scheme: bool | str = False, allowed=None) -> list[np.ndarray]:
         """p(label | sequence) at each position: one array [positions, labels] a sequence, in the order of classes_."""
         model, data = self._prepared(X, allowed)
-        found = decode.marginals(data, model.layout, model.theta, **self._restriction(scheme, allowed))
+        found = model.marginals(data, **self._restriction(scheme, allowed))
         return _cut(found, data.offsets)
 
     def score(self, X, y, sample_weight=None) -> float:
@@ -176,12 +176,12 @@ class CRF:
     @classmethod
     def load(cls, path: str | Path) -> "CRF":
         """A fitted labeller from a model file."""
-        model = Model.load(path)
+        model = load_model(path)
         made = cls(templates=None if ATTRIBUTES in model.templates else model.templates)
         made.model_ = model
         return made
 
-    def _model(self) -> Model:
+    def _model(self) -> Labeller:
         if not hasattr(self, "model_"):
             raise EspalierError("this CRF has not been fitted: call fit or load first")
         return self.model_
@@ -202,7 +202,7 @@ class CRF:
             tallies[column] = list(counted), np.array(list(counted.values()))
         return resolve(templates, tallies), lists
 
-    def _prepared(self, X, allowed=None) -> tuple[Model, Dataset]:
+    def _prepared(self, X, allowed=None) -> tuple[Labeller, Dataset]:
         model, sequences = self._model(), _sequences(X)
         templates = [] if ATTRIBUTES in model.templates else model.parsed
         texts = [_observations(templates, rows) for rows in sequences]
@@ -219,10 +219,10 @@ def load(path: str | Path) -> CRF:
     return CRF.load(path)
 
 
-def _model_of(source) -> Model:
+def _model_of(source) -> Labeller:
     if isinstance(source, CRF):
         return source._model()
-    return source if isinstance(source, Model) else Model.load(source)
+    return source if isinstance(source, Labeller) else load_model(source)
 
 
 def _rows(tokens: list) -> list[tuple[str, ...]]:

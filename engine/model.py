@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,8 @@ from espalier.engine.data.dataset import check_label_count
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 
-FORMAT = 3  # 1 had other names for what is beyond the edges of a sequence; the checksum of 2 left the info out
-READABLE = (2, FORMAT)
+FORMAT = 4  # 1 had other names for what is beyond the edges; the checksum of 2 left the info out; 3 knew no families
+READABLE = (2, 3, FORMAT)
 COLUMNS = {
     "family": pa.dictionary(pa.int32(), pa.string()), "observation": pa.dictionary(pa.int32(), pa.string()),
     "previous": pa.dictionary(pa.int32(), pa.string()), "label": pa.dictionary(pa.int32(), pa.string()),
@@ -35,8 +36,11 @@ class Model:
     """Weights in words: observation strings, labels, and the slots that are not zero.
 
     `observations[i]` is the full expansion of a template; its first character tells its
-    kind. `layout` and `theta` cover active weights only.
+    kind. `layout` and `theta` cover active weights only. `family` says what they mean; `engine.families` has a class
+    for each, with what such a model says of data.
     """
+
+    family: ClassVar[str] = "crf"
 
     labels: list[str]
     templates: list[str]
@@ -46,7 +50,7 @@ class Model:
     info: dict = field(default_factory=dict)
 
     @classmethod
-    def compact(cls, layout: Layout, theta: np.ndarray, observations, labels, templates, info: dict) -> "Model":
+    def compact(cls, layout: Layout, theta: np.ndarray, observations, labels, templates, info: dict) -> Self:
         """Keep only what is active of a trained theta; `observations` is indexed by id."""
         where = np.flatnonzero(theta)
         family, observation, previous, label = layout.slots(where)
@@ -87,12 +91,13 @@ class Model:
         head = self._head() | {"checksum": self.checksum()}
         return pa.table(columns).replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
 
-    def _head(self) -> dict:
-        return {"format": FORMAT, "labels": self.labels, "templates": self.templates} | self.info
+    def _head(self, format: int = FORMAT, family: str | None = None) -> dict:
+        head = {"format": format, "labels": self.labels, "templates": self.templates} | self.info
+        return head | ({"family": family or self.family} if format > 3 else {})
 
-    def checksum(self, format: int = FORMAT) -> str:
+    def checksum(self, format: int = FORMAT, family: str | None = None) -> str:
         """SHA-256 over everything that the file holds, so that no change goes unnoticed; `format` tells how."""
-        described = [json.loads(json.dumps(self._head())), self.observations]  # as they come back: keys are texts
+        described = [json.loads(json.dumps(self._head(format, family))), self.observations]  # as they come back
         if format == 2:
             described = [self.labels, self.templates, self.observations, *([self.lists] if self.lists else [])]
         digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
@@ -125,49 +130,55 @@ class Model:
             temporary.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Model":
-        path = Path(path)
-        if not path.is_file():
-            raise EspalierError(f"{path}: there is no such model; train one with `espalier run`")
-        try:
-            with path.open("rb") as file:
-                check_frame(file, most_batches=1, most_dictionaries=len(COLUMNS))
-            with pa.OSFile(str(path), "rb") as source:
-                reader = pa.ipc.open_file(source)
-                _check_schema(reader.schema, path)
-                table = reader.read_all()
-            table.validate(full=True)
-        except EspalierError:
-            raise
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise EspalierError(f"{path}: not a readable model file ({_first_line(error)}); {REMEDY}") from None
-        return cls._from_table(table, path)
+    def load(cls, path: str | Path) -> Self:
+        """The weights of a file in words. `engine.families.load` gives a model that labels data."""
+        return cls(*read_model(path)[0])
 
-    @classmethod
-    def _from_table(cls, table: pa.Table, path: Path) -> "Model":
-        head = _read_head(table, path)
-        labels, columns = head.pop("labels"), _columns(table, path)
-        names = columns["observation"].dictionary.to_pylist()
-        if None in names or len(set(names)) != len(names):
-            raise EspalierError(f"{path}: an observation is empty or occurs twice in the file's list; {REMEDY}")
-        codes = {text: i for i, text in enumerate(labels)}
-        family = _recode(columns["family"], {name: i for i, name in enumerate(FAMILIES)}, path, "family")
-        previous = _recode(columns["previous"], codes, path, "previous label")
-        label = _recode(columns["label"], codes, path, "label")
-        observation = columns["observation"].indices.to_numpy(zero_copy_only=False)
-        weight = columns["weight"].to_numpy(zero_copy_only=False)
-        if np.any((family == 2) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
-            raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
-        if not np.all(np.isfinite(weight)):
-            raise EspalierError(f"{path}: weight {int(np.argmin(np.isfinite(weight)))} is not finite; {REMEDY}")
-        layout = _layout(len(labels), len(names), family, observation, previous, label)
-        if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
-            raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
-        checksum, format = head.pop("checksum", None), head.pop("format")
-        model = cls(labels, head.pop("templates"), names, layout, np.array(weight), head)
-        if model.checksum(format) != checksum:
-            raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
-        return model
+
+def read_model(path: str | Path) -> tuple[tuple, str, Path]:
+    """(what a `Model` is made of, the name of its family, the path), checked against itself."""
+    path = Path(path)
+    if not path.is_file():
+        raise EspalierError(f"{path}: there is no such model; train one with `espalier run`")
+    try:
+        with path.open("rb") as file:
+            check_frame(file, most_batches=1, most_dictionaries=len(COLUMNS))
+        with pa.OSFile(str(path), "rb") as source:
+            reader = pa.ipc.open_file(source)
+            _check_schema(reader.schema, path)
+            table = reader.read_all()
+        table.validate(full=True)
+    except EspalierError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise EspalierError(f"{path}: not a readable model file ({_first_line(error)}); {REMEDY}") from None
+    return *_from_table(table, path), path
+
+
+def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
+    head = _read_head(table, path)
+    labels, columns = head.pop("labels"), _columns(table, path)
+    names = columns["observation"].dictionary.to_pylist()
+    if None in names or len(set(names)) != len(names):
+        raise EspalierError(f"{path}: an observation is empty or occurs twice in the file's list; {REMEDY}")
+    codes = {text: i for i, text in enumerate(labels)}
+    family = _recode(columns["family"], {name: i for i, name in enumerate(FAMILIES)}, path, "family")
+    previous = _recode(columns["previous"], codes, path, "previous label")
+    label = _recode(columns["label"], codes, path, "label")
+    observation = columns["observation"].indices.to_numpy(zero_copy_only=False)
+    weight = columns["weight"].to_numpy(zero_copy_only=False)
+    if np.any((family == 2) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
+        raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
+    if not np.all(np.isfinite(weight)):
+        raise EspalierError(f"{path}: weight {int(np.argmin(np.isfinite(weight)))} is not finite; {REMEDY}")
+    layout = _layout(len(labels), len(names), family, observation, previous, label)
+    if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
+        raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
+    checksum, format, family = head.pop("checksum", None), head.pop("format"), head.pop("family", Model.family)
+    parts = labels, head.pop("templates"), names, layout, np.array(weight), head
+    if Model(*parts).checksum(format, family) != checksum:
+        raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
+    return parts, family
 
 
 def _dictionary(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:
@@ -183,6 +194,8 @@ def _read_head(table: pa.Table, path: Path) -> dict:
     if not isinstance(head, dict) or type(head.get("format")) is not int or head["format"] not in READABLE:
         found = head.get("format") if isinstance(head, dict) else head
         raise EspalierError(f"{path}: format {quoted(found)}, this version reads format {FORMAT}; {REMEDY}")
+    if head["format"] > 3 and not isinstance(head.get("family"), str):
+        raise EspalierError(f"{path}: it does not say of which family it is; {REMEDY}")
     for key in ("labels", "templates"):
         if not _is_texts(head.get(key)):
             raise EspalierError(f"{path}: {key} is not a list of texts; {REMEDY}")

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.data.dataset import Dataset, any_in_sequence, select
-from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import (
     EDIT_ERROR,
     F1,
@@ -22,10 +22,7 @@ from espalier.engine.labels.measures import (
     token_error,
 )
 from espalier.engine.labels.spans import scores
-from espalier.engine.model import Model
-from espalier.engine.weights.layout import FAMILIES, Layout
 from espalier.tasks import store
-from espalier.tasks.answering.decoding import DEFAULT, decoded, decoder_of
 from espalier.tasks.answering.tagging import Numbering, dataset_of, numbered, numbering
 from espalier.tasks.judging import headline
 from espalier.tasks.judging.risk import excess_risk
@@ -36,7 +33,7 @@ from espalier.tasks.progress import Progress
 from espalier.tasks.template import Labels
 
 
-def labelled(model: Model, tokens: pl.DataFrame) -> Dataset:
+def labelled(model: Labeller, tokens: pl.DataFrame) -> Dataset:
     """The tokens by the templates, vocabulary and labels of a model that was trained elsewhere."""
     return dataset_of(model, tokens)._replace(labels=Labels(model.labels, []).ids(tokens))
 
@@ -54,13 +51,12 @@ class Measured(NamedTuple):
     lengths: np.ndarray  # int64 [N]
 
 
-def measure(data: Dataset, layout: Layout, theta: np.ndarray, decoder: str = DEFAULT) -> Measured:
+def measure(data: Dataset, model: Labeller) -> Measured:
     """The part of one shard, which is in the numbering of the model."""
     at, known = np.arange(len(data.labels)), data.labels >= 0
-    predicted = decoded(data, layout, theta, decoder)
-    marginals = decode.marginals(data, layout, theta)
+    predicted, marginals = model.decoded(data), model.marginals(data)
     right = np.where(known, marginals[at, np.maximum(data.labels, 0)], 0.0)
-    return Measured(predicted, marginals[at, predicted], right, losses_of(data, layout, theta), np.diff(data.offsets))
+    return Measured(predicted, marginals[at, predicted], right, losses_of(data, model), np.diff(data.offsets))
 
 
 def merge(parts: Iterable[Measured]) -> Measured:
@@ -68,17 +64,12 @@ def merge(parts: Iterable[Measured]) -> Measured:
     return Measured(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def losses_of(data: Dataset, layout: Layout, theta: np.ndarray) -> np.ndarray:
+def losses_of(data: Dataset, model: Labeller) -> np.ndarray:
     """-log p(y | x) of each sequence in nats, NaN for those with labels that the model does not know."""
     losses = np.full(len(data.weights), np.nan)
     known = np.flatnonzero(~any_in_sequence(data, data.labels < 0))
-    losses[known] = -decode.sequence_log_probability(select(data, known), layout, theta)
+    losses[known] = -model.log_probability(select(data, known))
     return losses
-
-
-def active_counts(model: Model) -> dict[str, int]:
-    bounds = [0, *model.layout.bounds(), model.layout.size]
-    return {f"active_{name}": b - a for name, a, b in zip(FAMILIES, bounds, bounds[1:], strict=False)}
 
 
 def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
@@ -101,11 +92,11 @@ def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], off
     return figures | dict(zip(names, bootstrap(counts), strict=True))
 
 
-def model_figures(model: Model) -> dict:
+def model_figures(model: Labeller) -> dict:
     """What the model file says of its training."""
     keys = ("objective", "stop_reason", "iterations", "features", "train_sequences", "train_tokens")
     some = {key: model.info[key] for key in ("path_iterations", "best_iteration") if key in model.info}
-    return {key: model.info[key] for key in keys} | some | active_counts(model) | {"labels": len(model.labels)}
+    return {key: model.info[key] for key in keys} | some | model.sizes() | {"labels": len(model.labels)}
 
 
 def loss_figures(found: Measured, other: np.ndarray | None = None) -> dict:
@@ -145,12 +136,12 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
         store.write_csv(folder / f"{name}.csv", list(rows[0]), (row.values() for row in rows))
 
 
-def numbers_of(root: Path, manifest: dict, model: Model) -> Numbering:
+def numbers_of(root: Path, manifest: dict, model: Labeller) -> Numbering:
     """What the model calls the observations and labels of the features."""
     return numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
 
 
-def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress: Progress) -> Iterator[Measured]:
+def parts_of(root: Path, manifest: dict, model: Labeller, params: Params, progress: Progress) -> Iterator[Measured]:
     """The parts of the test shards: on the workers of `train.cluster` where there are several, else one at a time."""
     if params.train.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
         from espalier.tasks.cluster.testing import measured
@@ -162,7 +153,7 @@ def parts_of(root: Path, manifest: dict, model: Model, params: Params, progress:
         return
     numbers = numbers_of(root, manifest, model)
     for shard in store.read_shards(root, "test", manifest):
-        yield measure(numbered(shard, numbers), model.layout, model.theta, decoder_of(model))
+        yield measure(numbered(shard, numbers), model)
         progress.step(note="decoded")
 
 
@@ -170,15 +161,15 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     manifest, trace = store.read_manifest(root), store.read_trace(root)
     progress.begin(len(manifest["splits"]["test"]["shards"]) + 2, "step")
     tokens, info = store.read_tokens(root, "test")
-    model = Model.load(root / store.CANDIDATE)
-    reference = Model.load(root / params.evaluate.reference) if params.evaluate.reference else None
+    model = store.read_model(root / store.CANDIDATE)
+    reference = store.read_model(root / params.evaluate.reference) if params.evaluate.reference else None
     found = merge(parts_of(root, manifest, model, params, progress))
     if len(tokens) != len(found.predicted):
         raise EspalierError(
             f"{root / store.FEATURES}: {len(found.predicted):,} test positions, the tokens have {len(tokens):,}; "
             "run `espalier stage template` again"
         )
-    other = losses_of(labelled(reference, tokens), reference.layout, reference.theta) if reference else None
+    other = losses_of(labelled(reference, tokens), reference) if reference else None
     gold, guess = tokens["label"].to_list(), [model.labels[i] for i in found.predicted]
     offsets = np.append(0, np.cumsum(found.lengths))
     correct = np.array([a == b for a, b in zip(gold, guess, strict=True)], bool)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import polars as pl
 
 from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
-from espalier.engine.model import Model
 from espalier.tasks import store
 from espalier.tasks.answering.tagging import tag
 from espalier.tasks.judging import headline
@@ -148,7 +148,7 @@ def drift_of(root: Path) -> dict | None:
 
 
 def cases_of(
-    root: Path, params: Params, tokens: pl.DataFrame, challenger: Model, champion: Model | None
+    root: Path, params: Params, tokens: pl.DataFrame, challenger: Labeller, champion: Labeller | None
 ) -> dict | None:
     """How the models do on the cases of `promote.cases`; None without such a file."""
     if not params.promote.cases:
@@ -179,7 +179,7 @@ def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress)
     gold, version = tokens["label"].to_list(), version_of(tokens)
     # Each model makes its own features of the tokens: a champion may know observations that the vocabulary of the
     # newest training data has lost.
-    challenger_model = Model.load(candidate)
+    challenger_model = store.read_model(candidate)
     challenger = tag(challenger_model, tokens)
     measure = measure_of(info.get("measure"), {*gold, *challenger_model.labels})
     name = headline.names(measure.name, info["nouns"])[measure.name]
@@ -190,7 +190,7 @@ def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress)
     progress.step(note="challenger")
     champion_model, rows, warnings = None, [], []
     if champion.exists():
-        champion_model = Model.load(champion)
+        champion_model = store.read_model(champion)
         said = tag(champion_model, tokens)
         decision = decide(measure, name, judged(said), judged(challenger), options)
         rows = compare_labels(gold, said, challenger, offsets, options)

@@ -14,16 +14,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from espalier.engine import families
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.errors import EspalierError, brief
 from espalier.engine.runtime import threads
 from espalier.tasks import shapes
+
+if TYPE_CHECKING:
+    from espalier.engine.families.labeller import Labeller
 
 SPLITS = ("train", "dev", "test", "unlabelled")
 TOKENS = "data/tokens/{}.arrow"
@@ -348,6 +352,16 @@ def token_info(root: Path, split: str) -> dict:
     table, info = next(read_batches(path))
     _check_tokens(path, split, table[:0], info)
     return info
+
+
+def read_model(path: Path) -> "Labeller":
+    """A model of any family, checked against its checksum."""
+    return families.load(path)
+
+
+def write_model(path: Path, model: "Labeller") -> None:
+    """Written whole or not at all; one that could not be used is refused."""
+    model.save(path)
 
 
 def file_hash(path: Path) -> str:

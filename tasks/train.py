@@ -13,9 +13,9 @@ from espalier.engine import warm_start
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.labels.measures import token_error
 from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.model import Model
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_state import SolverState
@@ -53,7 +53,7 @@ def start_file(root: Path, options: Train) -> str | None:
 
 def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
     """Weights of an earlier model where the new layout has them, zero elsewhere."""
-    return None if path is None else warm_start.starting_point(Model.load(path), layout, observations, labels)
+    return None if path is None else warm_start.starting_point(store.read_model(path), layout, observations, labels)
 
 
 def thinned(dev: Dataset, options: Train) -> Dataset:
@@ -283,9 +283,9 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
         info |= {"rho1_chosen": True, "path_iterations": path["iterations"]}
     if watcher.best:
         info["best_iteration"] = watcher.best["iteration"]
-    model = Model.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)
+    model = CrfLabeller.compact(layout, result.theta, observations, manifest["labels"], manifest["templates"], info)
     try:
-        model.save(root / store.CANDIDATE)
+        store.write_model(root / store.CANDIDATE, model)
         store.write_json(root / store.RHO1_PATH, path)
         store.write_jsonl(root / store.TRACE, result.trace)
         times = zip(result.trace, watcher.seconds, strict=True)

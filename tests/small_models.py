@@ -3,7 +3,7 @@
 import numpy as np
 from reference import chain, templates
 
-from espalier.engine.model import Model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 
 LETTERS = "abé/😀"
@@ -18,7 +18,7 @@ def model_of(lines=None, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS, sparse
     layout = dense_layout(len(labels), observation_kinds(names))
     random = np.random.default_rng(seed)
     theta = random.normal(size=layout.size) * (random.random(layout.size) >= sparse)
-    return Model.compact(layout, theta, names, list(labels), lines, {})
+    return CrfLabeller.compact(layout, theta, names, list(labels), lines, {})
 
 
 def weights_of(model):

@@ -12,9 +12,9 @@ from benchmarks.cases import Context, conll2000
 from benchmarks.rows import OURS
 from espalier.engine import warm_start
 from espalier.engine.decoding import decode
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.labels.measures import token_error
 from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.model import Model
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.weights.layout import seen_layout
@@ -61,7 +61,9 @@ def problem_of(corpus: str, tokens: tuple[pl.DataFrame, pl.DataFrame]) -> corpor
     return corpora.make_problem(*tokens, LETTER_TEMPLATES) if corpus == "cmudict" else conll2000.problem_of(tokens)
 
 
-def train(problem: corpora.Problem, solver: str, quick: bool, start: Model | None = None) -> tuple[dict, Model, list]:
+def train(
+    problem: corpora.Problem, solver: str, quick: bool, start: CrfLabeller | None = None
+) -> tuple[dict, CrfLabeller, list]:
     """(figures, model, curve of seconds and objective) of one training; to match the old weights is part of it."""
     penalty, begin, curve = ElasticNet(RHO1, RHO2), time.perf_counter(), []
     layout = seen_layout(problem.train, len(problem.labels), problem.kinds)
@@ -71,7 +73,7 @@ def train(problem: corpora.Problem, solver: str, quick: bool, start: Model | Non
         on_iteration=lambda record, _: curve.append((time.perf_counter() - begin, record["objective"])) or False,
     )  # fmt: skip
     seconds = time.perf_counter() - begin
-    model = Model.compact(layout, result.theta, problem.observations, problem.labels, problem.lines, {})
+    model = CrfLabeller.compact(layout, result.theta, problem.observations, problem.labels, problem.lines, {})
     error = token_error(problem.test.labels, decode.viterbi(problem.test, layout, result.theta))
     return {"seconds": seconds, "objective": float(result.objective), "error": float(error),
             "active": int(np.count_nonzero(result.theta)), "iterations": result.iterations}, model, curve  # fmt: skip

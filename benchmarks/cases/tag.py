@@ -13,7 +13,7 @@ from benchmarks.cases import Context
 from benchmarks.cases.conll2000 import attributes, layout_of, problem_of
 from benchmarks.rows import OURS
 from espalier.engine.decoding import decode
-from espalier.engine.model import Model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.tasks.answering import stream, tagging
 
@@ -51,7 +51,7 @@ def ours_tags(data: str, quick: bool) -> dict:
     layout = layout_of(problem)
     most = 5 if quick else ITERATIONS
     found = ours.fit(problem.train, layout, "lbfgs", ElasticNet(0.0, 2 * C2), max_iterations=most, tolerance=0.0)
-    model = Model.compact(layout, found.theta, problem.observations, problem.labels, problem.lines, {})
+    model = CrfLabeller.compact(layout, found.theta, problem.observations, problem.labels, problem.lines, {})
     tokens = corpora.read_part(data, "conll2000", 1, quick)
     ready = tagging.dataset_of(model, tokens.drop("label"))
     with tempfile.TemporaryDirectory() as folder:

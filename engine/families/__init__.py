@@ -1,1 +1,76 @@
-"""One module for each family of models beside the chain: classifiers of bags of counts so far."""
+"""The families of models: what each can do, and where it is.
+
+A family is a module here with a class of labellers (`engine.families.labeller`): a trained model in words, which labels
+data. The table below is all that others know of a family; its module is loaded when it is first asked for. What a
+family `can` do decides what stages and commands offer; what it cannot is refused in one sentence that names those that
+can. Classifiers of bags (`logistic`, `naive_bayes`) have their modules here, too.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espalier.engine.errors import EspalierError, quoted
+
+if TYPE_CHECKING:
+    from espalier.engine.families.labeller import Labeller
+
+# What a family may be able to do, in words that end "FAMILY cannot …".
+ABILITIES = {
+    "probability": "say how likely its labels are",
+    "nbest": "list several labellings",
+    "limits": "keep to known labels or to the transitions of a scheme",
+    "weights": "show weights",
+    "warm_start": "start from an earlier model",
+    "partial": "learn from partial labels",
+    "shards": "train on data in several processes",
+    "path": "follow a path of penalties",
+    "resume": "go on where an interrupted training was",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """`where` is module:class of its labellers, in this folder."""
+
+    where: str
+    help: str
+    can: frozenset[str]
+
+    @property
+    def labeller(self) -> type["Labeller"]:
+        module, _, name = self.where.partition(":")
+        return getattr(import_module(f"espalier.engine.families.{module}"), name)
+
+
+FAMILIES = {
+    "crf": Family("crf:CrfLabeller", "conditional random field, a linear chain", frozenset(ABILITIES)),
+}
+
+
+def family(name: str) -> Family:
+    """The family of that name."""
+    if name not in FAMILIES:
+        raise EspalierError(f"family {quoted(str(name))} is not known: choose one of {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
+def require(name: str, ability: str) -> None:
+    """Refuse, in one sentence, what a family cannot do; it names those that can."""
+    if ability not in family(name).can:
+        able = [other for other, one in FAMILIES.items() if ability in one.can]
+        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set model.family to one of {', '.join(able)}")
+
+
+def load(path: str | Path) -> "Labeller":
+    """The model of a file, whatever its family."""
+    from espalier.engine.model import read_model
+
+    parts, name, path = read_model(path)
+    if name not in FAMILIES:
+        raise EspalierError(
+            f"{path}: a model of the family {quoted(str(name))}, this version knows {', '.join(FAMILIES)}; "
+            "use the version that trained it, or train it again"
+        )
+    return FAMILIES[name].labeller(*parts)

@@ -18,7 +18,7 @@ import numpy as np
 from espalier.engine.data.dataset import Dataset, make_dataset, select
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.model import Model
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.weights.layout import FAMILIES, Layout
 
 TOP = 5  # weights listed for each token
@@ -63,7 +63,7 @@ class Explanation(NamedTuple):
 # The numbers ----------------------------------------------------------------------------------------
 
 
-def explain(model: Model, dataset: Dataset) -> Iterator[Explanation]:
+def explain(model: Labeller, dataset: Dataset) -> Iterator[Explanation]:
     """An explanation of each sequence of a data set of the model's observations."""
     for n in range(len(dataset.weights)):
         yield explain_one(model.layout, model.theta, select(dataset, np.array([n])))
@@ -216,7 +216,7 @@ class Slots:
 # In words -------------------------------------------------------------------------------------------
 
 
-def strongest(model: Model, label: str | None, count: int) -> list[dict]:
+def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
     """The weights of largest size, all or of one label, in words."""
     if label is not None and label not in model.labels:
         raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
@@ -225,7 +225,7 @@ def strongest(model: Model, label: str | None, count: int) -> list[dict]:
     return weights_in_words(model, mine[np.argsort(-np.abs(model.theta[mine]), kind="stable")][:count])
 
 
-def weights_in_words(model: Model, slots: np.ndarray) -> list[dict]:
+def weights_in_words(model: Labeller, slots: np.ndarray) -> list[dict]:
     """Each weight with its family, observation, labels, value and a text for people, in the order given."""
     slots = np.asarray(slots, np.int64)
     order = np.argsort(slots, kind="stable")
@@ -242,7 +242,7 @@ def weights_in_words(model: Model, slots: np.ndarray) -> list[dict]:
     return rows
 
 
-def as_object(model: Model, tokens: list[str], found: Explanation, top: int = TOP) -> dict:
+def as_object(model: Labeller, tokens: list[str], found: Explanation, top: int = TOP) -> dict:
     """An explanation as plain data; `rest` is what the weights that are not listed add.
 
     `otherwise` has the labels of the other labelling from position `from` on, where it differs.
@@ -253,7 +253,7 @@ def as_object(model: Model, tokens: list[str], found: Explanation, top: int = TO
     }  # fmt: skip
 
 
-def _token(model: Model, token: str, reason: Reason, top: int) -> dict:
+def _token(model: Labeller, token: str, reason: Reason, top: int) -> dict:
     listed, rest = reason.shares[:top], reason.shares[top:]
     words = weights_in_words(model, np.array([share.slot for share in listed], np.int64))
     told = {"token": token, "label": model.labels[reason.label], "probability": reason.probability, "runner_up": None}

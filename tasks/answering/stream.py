@@ -24,14 +24,12 @@ import pyarrow as pa
 
 from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.data.dataset import select as some_of
-from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.features import columns_needed, features_of
 from espalier.engine.labels.scheme import Transitions
-from espalier.engine.model import Model
 from espalier.engine.text import column_text
 from espalier.engine.text.column_text import Fields
-from espalier.tasks.answering.decoding import decoded, decoder_of
 from espalier.tasks.answering.own_format import Letters, OwnFormat, Passed, format_of, joined_over_comments, set_aside
 from espalier.tasks.limits import (
     bounded_lines,
@@ -65,25 +63,25 @@ class Asked:
     labels: str | None = None  # the scheme that labels are answered in; None: that of the training files, model: none
     own: OwnFormat = OwnFormat()  # of the files that the model was trained on
 
-    def completed(self, model: Model, file: str = "-") -> "Asked":
+    def completed(self, model: Labeller, file: str = "-") -> "Asked":
         """With what the model knows of its files where nothing was asked for."""
         own = OwnFormat.of(model.info)
         source = "words" if self.words else format_of(file, self.source, own)
         return replace(
             self, own=own, source=source, separator=self.separator or own.separator,
             format=self.format or ("jsonl" if source == "jsonl" else "columns"),
-            unknown=self.unknown or own.unknown or "_", decode=decoder_of(model, self.decode),
+            unknown=self.unknown or own.unknown or "_", decode=model.decoder(self.decode),
             labels=None if self.labels == "model" else self.labels or own.scheme,
         )  # fmt: skip
 
-    def transitions(self, model: Model) -> Transitions | None:
+    def transitions(self, model: Labeller) -> Transitions | None:
         if not self.scheme:
             return None
         from espalier.engine.labels.scheme import transitions_of
 
         return transitions_of(model.labels, True if self.scheme == "auto" else self.scheme)
 
-    def check(self, model: Model) -> None:
+    def check(self, model: Labeller) -> None:
         """What can be refused before anything is read."""
         if self.scheme and self.decode == "posterior":
             raise EspalierError(
@@ -321,7 +319,7 @@ class Labelled(NamedTuple):
 
 
 def features(
-    model: Model, block: TextBlock, name: str, known: int | None = None, own: OwnFormat | None = None
+    model: Labeller, block: TextBlock, name: str, known: int | None = None, own: OwnFormat | None = None
 ) -> Dataset:
     """The data set of a block; the columns but the one of known labels are the input.
 
@@ -342,7 +340,7 @@ def features(
     return features_of(model, inputs[:needed], block.offsets)
 
 
-def known_labels(model: Model, block: TextBlock, name: str, asked: Asked) -> np.ndarray:
+def known_labels(model: Labeller, block: TextBlock, name: str, asked: Asked) -> np.ndarray:
     """The labels that are known beforehand, int32 [T], -1 for the others."""
     column = block.columns[asked.known].dictionary_encode()
     code = {label: i for i, label in enumerate(model.labels)} | {asked.unknown: UNKNOWN}
@@ -358,26 +356,27 @@ def known_labels(model: Model, block: TextBlock, name: str, asked: Asked) -> np.
     return codes
 
 
-def labelled(model: Model, dataset: Dataset, asked: Asked, transitions: Transitions | None = None) -> Labelled:
+def labelled(model: Labeller, dataset: Dataset, asked: Asked, transitions: Transitions | None = None) -> Labelled:
     """The labellings that were asked for; labels that the data set has are taken as known."""
     only = {"allowed": None if asked.known is None else "labels", "transitions": transitions}
-    weights = dataset, model.layout, model.theta
     if asked.nbest:
-        best = decode.nbest(*weights, asked.nbest, **only)
+        best = model.nbest(dataset, asked.nbest, **only)
         found = Labelled(best.labels, best.count, best.log_probabilities)
     else:
-        labels = decoded(*weights, decoder_of(model, asked.decode), **only)
+        labels = model.decoded(dataset, asked.decode, **only)
         found = Labelled(labels[None], np.ones(len(dataset.weights), np.int64))
     if not asked.scores:
         return found
     if found.log_probabilities is None:
-        log_p = decode.sequence_score(*weights, found.labels[0]) - decode.log_partition(*weights, **only)
+        log_p = model.log_probability(dataset, found.labels[0], **only)
         found = found._replace(log_probabilities=np.minimum(log_p, 0.0)[:, None])
-    gamma = decode.marginals(*weights, **only)
+    gamma = model.marginals(dataset, **only)
     return found._replace(probabilities=gamma[np.arange(len(gamma)), np.maximum(found.labels, 0)])
 
 
-def _refuse_impossible(model: Model, dataset: Dataset, asked: Asked, transitions, block: TextBlock, name: str) -> None:
+def _refuse_impossible(
+    model: Labeller, dataset: Dataset, asked: Asked, transitions, block: TextBlock, name: str
+) -> None:
     """An error that names the line of the first sequence that has no allowed labelling."""
     plain = Asked(known=asked.known, decode="viterbi")
     for n in range(len(dataset.weights)):
@@ -390,14 +389,14 @@ def _refuse_impossible(model: Model, dataset: Dataset, asked: Asked, transitions
             ) from None
 
 
-def answers(model: Model, data: Iterable[bytes], name: str, asked: Asked | None = None) -> Iterator[bytes]:
+def answers(model: Labeller, data: Iterable[bytes], name: str, asked: Asked | None = None) -> Iterator[bytes]:
     """The answers to what is read, block by block."""
     asked = (asked or Asked()).completed(model)
     asked.check(model)
     return answered(model, blocks(data, name, asked), name, asked)
 
 
-def answered(model: Model, read: Iterable[TextBlock], name: str, asked: Asked) -> Iterator[bytes]:
+def answered(model: Labeller, read: Iterable[TextBlock], name: str, asked: Asked) -> Iterator[bytes]:
     """The answers to blocks, as a completed `asked` wants them."""
     transitions = asked.transitions(model)
     letters = Letters(model.labels, asked.labels) if asked.labels else None
@@ -420,7 +419,7 @@ def answered(model: Model, read: Iterable[TextBlock], name: str, asked: Asked) -
         yield write(block, found)
 
 
-def tag_file(model: Model, file: str, asked: Asked | None = None) -> Iterator[bytes]:
+def tag_file(model: Labeller, file: str, asked: Asked | None = None) -> Iterator[bytes]:
     """The answers to a file, or to standard input (-)."""
     asked = (asked or Asked()).completed(model, file)
     asked.check(model)

@@ -9,14 +9,13 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.data.dataset import UNKNOWN, Dataset
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.features import features_of
-from espalier.engine.model import Model
 from espalier.tasks import store
-from espalier.tasks.answering.decoding import decoded, decoder_of
 from espalier.tasks.sources import input_columns
 
 
-def model_ids(model: Model, observations: list[str]) -> np.ndarray:
+def model_ids(model: Labeller, observations: list[str]) -> np.ndarray:
     """For each id of a vocabulary the id in the model, -1 where the model has no weight for it."""
     known = {text: i for i, text in enumerate(model.observations)}
     return np.array([known.get(text, -1) for text in observations] + [-1], np.int32)
@@ -29,7 +28,7 @@ class Numbering(NamedTuple):
     labels: np.ndarray  # int32 [Y + 1]
 
 
-def numbering(model: Model, observations: list[str], labels: list[str]) -> Numbering:
+def numbering(model: Labeller, observations: list[str], labels: list[str]) -> Numbering:
     """Made once for a vocabulary and its labels, used for each shard."""
     code = {text: i for i, text in enumerate(model.labels)}
     return Numbering(model_ids(model, observations), np.array([code.get(text, -1) for text in labels] + [-1], np.int32))
@@ -41,19 +40,19 @@ def numbered(dataset: Dataset, numbers: Numbering) -> Dataset:
     return dataset._replace(observations=numbers.observations[dataset.observations], labels=labels)
 
 
-def renumber(dataset: Dataset, model: Model, observations: list[str], labels: list[str]) -> Dataset:
+def renumber(dataset: Dataset, model: Labeller, observations: list[str], labels: list[str]) -> Dataset:
     """A data set of the pipeline's vocabulary and labels in the numbering of the model."""
     return numbered(dataset, numbering(model, observations, labels))
 
 
-def dataset_of(model: Model, tokens: pl.DataFrame) -> Dataset:
+def dataset_of(model: Labeller, tokens: pl.DataFrame) -> Dataset:
     """Features of raw tokens for this model (columns sequence, x0, x1, …)."""
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
     columns = [store.arrow_texts(tokens[name]) for name in input_columns(tokens)]
     return features_of(model, columns, offsets)
 
 
-def tag(model: Model, tokens: pl.DataFrame) -> list[str]:
+def tag(model: Labeller, tokens: pl.DataFrame) -> list[str]:
     """The label of each token, by the decoder of the model."""
-    predicted = decoded(dataset_of(model, tokens), model.layout, model.theta, decoder_of(model))
+    predicted = model.decoded(dataset_of(model, tokens))
     return pl.Series("label", model.labels, pl.String).gather(predicted).to_list()

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families.labeller import Labeller
 from espalier.tasks import store
-from espalier.tasks.answering.decoding import decoder_of
 from espalier.tasks.answering.tagging import numbered, numbering
 from espalier.tasks.cluster.worker import load
 from espalier.tasks.cluster.workers import FIRST_PATIENCE, Say, job_of, make_client, parse, silence
@@ -19,19 +18,18 @@ from espalier.tasks.evaluate import Measured, measure, merge
 class ShardsOfModel:
     """Shards of the test data in the numbering of a model, and the model."""
 
-    def __init__(self, shards: list, model: Model):
+    def __init__(self, shards: list, model: Labeller):
         self.shards, self.model = shards, model
 
     def measure(self) -> Measured:
-        model, decoder = self.model, decoder_of(self.model)
-        return merge(measure(shard, model.layout, model.theta, decoder) for shard in self.shards)
+        return merge(measure(shard, self.model) for shard in self.shards)
 
 
 def read_shards(folder: Path, job: dict, lo: int, hi: int) -> ShardsOfModel:
     root, manifest = Path(job["root"]), job["manifest"]
     if store.file_hash(root / store.CANDIDATE) != job["model"]:
         raise EspalierError(f"{root / store.CANDIDATE}: it has changed since the evaluation began")
-    model = Model.load(root / store.CANDIDATE)
+    model = store.read_model(root / store.CANDIDATE)
     numbers = numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
     shards, known = store.Shards(root, "test", manifest, job["known"]), job["known"]["sequences"]
     ends = np.append(0, np.cumsum(known))

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families.labeller import Labeller
 from espalier.tasks import formats, store
 from espalier.tasks.answering.tagging import tag
 from espalier.tasks.params import Params
@@ -39,7 +39,7 @@ def read_cases(root: Path, params: Params, inputs: int, labels: list[str]) -> pl
     return pl.concat(blocks, rechunk=True).drop("file")
 
 
-def check_cases(model: Model, cases: pl.DataFrame) -> list[dict]:
+def check_cases(model: Labeller, cases: pl.DataFrame) -> list[dict]:
     """The cases that a model gets wrong: where, tokens, what was expected and what it said."""
     said, wrong = tag(model, cases.drop("line")), []
     offsets = store.sequence_offsets(cases["sequence"].to_numpy())

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families.labeller import Labeller
 from espalier.tasks import store
 from espalier.tasks.ingest import input_fractions
 
@@ -33,10 +33,10 @@ def sequence_hashes(root: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(inputs), np.concatenate(whole)
 
 
-def champion_of(root: Path) -> Model | None:
+def champion_of(root: Path) -> Labeller | None:
     """The champion; one that cannot be read counts as none here: to say so is up to those who need it."""
     try:
-        return Model.load(root / store.CHAMPION) if (root / store.CHAMPION).is_file() else None
+        return store.read_model(root / store.CHAMPION) if (root / store.CHAMPION).is_file() else None
     except EspalierError:
         return None
 

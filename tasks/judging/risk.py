@@ -11,8 +11,7 @@ import itertools
 import numpy as np
 import polars as pl
 
-from espalier.engine.decoding import decode
-from espalier.engine.model import Model
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.runtime.vectors import dot, log, product
 from espalier.tasks.answering.tagging import dataset_of
 
@@ -53,7 +52,7 @@ def tokens_of(truth: dict, inputs: np.ndarray) -> pl.DataFrame:
                          "x0": pl.Series(symbols)})  # fmt: skip
 
 
-def excess_risk(truth: dict, model: Model) -> dict:
+def excess_risk(truth: dict, model: Labeller) -> dict:
     """Excess risk and Bayes risk in nats per sequence, and the Bayes error per token.
 
     A model that never saw one of the labels has an infinite risk, and none is given.
@@ -66,11 +65,11 @@ def excess_risk(truth: dict, model: Model) -> dict:
     if set(model.labels) != set(truth["labels"]):
         return best
     data = dataset_of(model, tokens_of(truth, inputs))
-    here, between = decode.score_arrays(data, model.layout, model.theta)
+    here, between = model.scores(data)
     order = np.array([truth["labels"].index(label) for label in model.labels])
     single, pairs = single[:, :, order], pairs[:, :, order][:, :, :, order]
     shape = (*inputs.shape, len(order))
     expected = (single * here.reshape(shape)).sum(axis=(1, 2))
     expected += (pairs * between.reshape(*shape, len(order))[:, 1:]).sum(axis=(1, 2, 3))
-    loss = decode.log_partition(data, model.layout, model.theta) - expected
+    loss = model.log_partition(data) - expected
     return best | {"excess_risk": dot(probability, loss - least)}

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from espalier.engine.model import Model
+from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.tasks import store
-from espalier.tasks.answering.decoding import DECODERS, decoded, decoder_of
 from espalier.tasks.answering.tagging import Numbering, numbered
 from espalier.tasks.sources.sequence_hashes import input_hashes
 
@@ -37,7 +36,7 @@ def overlap(seen: np.ndarray, gold: list[str], said: list[str], offsets: np.ndar
     return found | {"without": {name: without[name] for name in COMPARED if name in without}}
 
 
-def decoders(root: Path, manifest: dict, model: Model, numbers: Numbering, figures: Figures) -> dict:
+def decoders(root: Path, manifest: dict, model: Labeller, numbers: Numbering, figures: Figures) -> dict:
     """The figures of each decoder on the development data, or on the test data where there are none."""
     split = "dev" if manifest["splits"]["dev"]["sequences"] else "test"
     gold = store.read_tokens(root, split)[0]["label"].to_list()
@@ -47,8 +46,8 @@ def decoders(root: Path, manifest: dict, model: Model, numbers: Numbering, figur
         data = numbered(shard, numbers)
         lengths.append(np.diff(data.offsets))
         for name, labels in said.items():
-            labels += [model.labels[i] for i in decoded(data, model.layout, model.theta, name)]
+            labels += [model.labels[i] for i in model.decoded(data, name)]
     offsets = np.cumsum(np.concatenate(lengths))
     found = {name: figures(gold, labels, offsets) for name, labels in said.items()}
     rows = {name: {key: row[key] for key in COMPARED if key in row} for name, row in found.items()}
-    return rows | {"used": decoder_of(model), "part": split}
+    return rows | {"used": model.decoder(), "part": split}

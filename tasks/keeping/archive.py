@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
 from espalier.tasks import store
 from espalier.tasks.evaluate import model_figures
 from espalier.tasks.keeping import history
@@ -79,7 +78,7 @@ def _belong(root: Path) -> bool:
     """Whether the metrics that lie there are of the candidate, and not of a model before it."""
     if not (root / store.METRICS).is_file():
         return False
-    metrics, model = store.read_metrics(root), Model.load(root / store.CANDIDATE)
+    metrics, model = store.read_metrics(root), store.read_model(root / store.CANDIDATE)
     try:
         return all(metrics.get(name) == value for name, value in model_figures(model).items())
     except KeyError:  # a model that no training of ours has made

@@ -81,7 +81,8 @@ def main(
 
 def read_inputs(root: Path, params: Params) -> Inputs:
     """Calibration comes from the predictions by the functions that evaluate uses, so both say the same."""
-    weights, metadata = store.read_arrow(root / store.CANDIDATE, {"weight": "double"})
+    model = store.read_model(root / store.CANDIDATE)
+    metadata = model.info | {"labels": model.labels, "templates": model.templates, "family": model.family}
     predictions, info = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
     found = slices.SliceColumns(predictions)
     _, bins = measures.calibration(found.confidence, ~found.wrong, params.evaluate.bins)
@@ -90,8 +91,8 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     manifest, clusters = store.read_manifest(root), store.read_clusters(root)
     profile = public_profile(store.read_profile(root))
     return Inputs(
-        metrics, trace, predictions, bins, weights, metadata, manifest, profile, clusters, params.as_dict(), error,
-        info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
+        metrics, trace, predictions, bins, model.table(), metadata, manifest, profile, clusters, params.as_dict(),
+        error, info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
     )  # fmt: skip
 
 

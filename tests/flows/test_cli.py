@@ -14,7 +14,7 @@ import yaml
 from stage_runs import small_params, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.flows import cli
 from espalier.tasks import store
 from espalier.tasks.params import Ingest
@@ -199,7 +199,7 @@ def test_plan(espalier, project):
 
 def test_promote_and_force(espalier, project):
     assert espalier("-C", project, "promote", "--quiet")[0] == 0
-    model = Model.load(project / store.CANDIDATE)
+    model = load_model(project / store.CANDIDATE)
     model.theta = -model.theta
     model.save(project / store.CANDIDATE)
     champion = (project / store.CHAMPION).read_bytes()
@@ -241,7 +241,7 @@ def test_tag_words_and_separators(espalier, promoted):
 
 
 def test_tag_prefers_the_champion_and_takes_the_model_it_is_given(espalier, promoted):
-    model = Model.load(promoted / store.CANDIDATE)
+    model = load_model(promoted / store.CANDIDATE)
     model.labels = [label.lower() for label in model.labels]
     model.save(promoted / store.CHAMPION)
     assert espalier("-C", promoted, "tag", stdin=b"v\n")[1] == "v\ta\n"
@@ -274,7 +274,7 @@ def test_tag_without_a_model_or_a_file(espalier, promoted, tmp_path):
 def test_inspect_as_json(espalier, promoted):
     code, out, _ = espalier("-C", promoted, "inspect", "--json", "--top", "3", "--label", "A")
     found = json.loads(out)
-    model = Model.load(promoted / store.CANDIDATE)
+    model = load_model(promoted / store.CANDIDATE)
     assert code == 0 and found["labels"] == list("ABCDEF") and found["templates"] == model.templates
     assert found["active"] == len(model.theta) and found["info"]["solver"] == "owlqn"
     assert len(found["weights"]) == 3 and {row["label"] for row in found["weights"]} == {"A"}

@@ -10,7 +10,7 @@ from small_project import environment
 from stage_runs import run_stages, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.flows import newdata
 from espalier.flows.pipeline import Project, run_direct
 from espalier.tasks import store
@@ -118,7 +118,7 @@ def test_the_stage_alone_makes_the_same_bytes_although_there_is_another_champion
 
     root, copy = retrained[0], tmp_path / "copy"
     shutil.copytree(root, copy)
-    champion = Model.load(root / store.CHAMPION)
+    champion = load_model(root / store.CHAMPION)
     champion.theta *= 2
     champion.save(copy / store.CHAMPION)
     (copy / store.CANDIDATE).unlink()

@@ -10,7 +10,7 @@ import pytest
 from small_project import Background, environment, run_python, set_params, write_project
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.flows import records
 from espalier.flows.pipeline import STEPS, Project, run_direct
 from espalier.tasks import store
@@ -286,9 +286,9 @@ def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     retrain(folder)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "begin")
-    before = Model.load(folder / store.CANDIDATE)
+    before = load_model(folder / store.CANDIDATE)
     dvc(folder, "exp", "run", "-q", "-n", "sparser", "-S", "train.rho1=3")
-    after = Model.load(folder / store.CANDIDATE)
+    after = load_model(folder / store.CANDIDATE)
     assert len(after.theta) < len(before.theta)
     shown = json.loads(dvc(folder, "exp", "show", "--json"))
     rows = [experiment for row in shown for experiment in row.get("experiments") or []]

@@ -12,7 +12,7 @@ import yaml
 from small_project import environment, run_python
 from stage_runs import small_params, tree
 
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.flows import cli
 from espalier.tasks import store
 from espalier.tasks.training import sweep
@@ -210,7 +210,7 @@ def test_the_model_alone_is_enough(project, tmp_path):
     """What a model says of itself is all that tagging reads: no parameters, no vocabulary, no manifest."""
     model = tmp_path / "alone.model"
     os.link(project / store.CANDIDATE, model)
-    assert Model.load(model).templates == ["*:%x[0,0]", "U-1:%x[-1,0]", "B"]
+    assert load_model(model).templates == ["*:%x[0,0]", "U-1:%x[-1,0]", "B"]
     done = subprocess.run([sys.executable, "-m", "espalier.flows.cli", "tag", "--model", str(model)], input=b"v\n",
                           cwd=tmp_path, env=environment(), capture_output=True)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"v\tA\n")

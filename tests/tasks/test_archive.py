@@ -7,7 +7,7 @@ from stage_runs import small_params, tree
 from test_promote import decide, spoil
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.tasks import report, store
 from espalier.tasks.keeping import archive, history
 from espalier.tasks.progress import Progress
@@ -35,7 +35,7 @@ def back(number):
 def variant(project, factor):
     """Another candidate that says the same: all weights larger."""
     path = project / store.CANDIDATE
-    changed = Model.load(path)
+    changed = load_model(path)
     changed.theta = changed.theta * factor
     changed.save(path)
     return store.file_hash(path)
@@ -80,7 +80,7 @@ def test_a_decision_keeps_model_report_figures_and_parameters(reported):
 
 def test_a_report_of_another_model_is_not_kept_with_it(reported):
     spoil(reported / store.CANDIDATE)
-    model_of = Model.load(reported / store.CANDIDATE)
+    model_of = load_model(reported / store.CANDIDATE)
     model_of.info["objective"] += 1
     model_of.save(reported / store.CANDIDATE)
     kept = archive.folder(reported, decide(reported)["id"])

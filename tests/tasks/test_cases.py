@@ -4,7 +4,7 @@ import pytest
 from stage_runs import small_params
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.tasks import store
 from espalier.tasks.answering.tagging import tag
 from espalier.tasks.judging import cases
@@ -12,7 +12,7 @@ from espalier.tasks.judging import cases
 
 @pytest.fixture(scope="module")
 def model(finished_project):
-    return Model.load(finished_project / store.CANDIDATE)
+    return load_model(finished_project / store.CANDIDATE)
 
 
 @pytest.fixture(scope="module")

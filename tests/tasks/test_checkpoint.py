@@ -108,7 +108,7 @@ def test_it_does_go_on_and_not_begin_anew(project, monkeypatch):
 
 def test_the_last_state_is_enough_when_only_the_model_could_not_be_written(project, monkeypatch):
     expected, params = result_of(project, params_of()), params_of()
-    monkeypatch.setattr(train.Model, "save", lambda self, path: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(store, "write_model", lambda path, model: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(OSError, match="No space left") as caught:
         result_of(project, params)
     assert "interrupted after iteration 15; the same command goes on from there" in caught.value.__notes__[0]

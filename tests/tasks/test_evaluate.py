@@ -14,8 +14,9 @@ from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.data.dataset import select
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import load as load_model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.labels.measures import measure_of
-from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import evaluate, store
 from espalier.tasks.answering.tagging import renumber
@@ -46,7 +47,7 @@ def unigram_model(path, odds, labels=("P", "Q"), info=None):
     layout = dense_layout(len(labels), observation_kinds(names))
     theta = np.zeros(layout.size)
     theta[:: len(labels)] = [math.log(value) for value in odds.values()]
-    model = Model.compact(layout, theta, names, list(labels), LINES, INFO if info is None else info)
+    model = CrfLabeller.compact(layout, theta, names, list(labels), LINES, INFO if info is None else info)
     model.save(path)
     return model
 
@@ -283,7 +284,7 @@ def test_simulated_data_have_their_exact_excess_risk(project):
     from espalier.tasks.sources import simulated
 
     found = store.read_json(project / store.METRICS)
-    expected = excess_risk(simulated.truth(), Model.load(project / store.CANDIDATE))
+    expected = excess_risk(simulated.truth(), load_model(project / store.CANDIDATE))
     assert {name: found[name] for name in expected} == expected and found["excess_risk"] > 0
 
 
@@ -350,14 +351,14 @@ def test_progress_ends_with_the_errors(by_hand):
 
 def test_the_figures_do_not_depend_on_the_shards(project):
     """Cut anywhere between sequences, the parts put together are those of the whole, to the bit."""
-    manifest, model = store.read_manifest(project), Model.load(project / store.CANDIDATE)
+    manifest, model = store.read_manifest(project), load_model(project / store.CANDIDATE)
     observations = store.read_vocabulary(project)["observation"].to_list()
     data = renumber(store.read_dataset(project, "test", manifest), model, observations, manifest["labels"])
-    whole = evaluate.measure(data, model.layout, model.theta)
+    whole = evaluate.measure(data, model)
     for cuts in ([1], [7, 8, 20], list(range(1, len(data.weights)))):
         edges = [0, *cuts, len(data.weights)]
         runs = (select(data, np.arange(a, b)) for a, b in zip(edges, edges[1:], strict=False))
-        found = evaluate.merge(evaluate.measure(run, model.layout, model.theta) for run in runs)
+        found = evaluate.merge(evaluate.measure(run, model) for run in runs)
         for name, column in zip(evaluate.Measured._fields, whole, strict=True):
             np.testing.assert_array_equal(getattr(found, name), column, name)
 

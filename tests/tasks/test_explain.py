@@ -14,7 +14,7 @@ from small_models import LETTERS, model_of, observations_of, weights_of
 from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks.answering import explain
 
@@ -138,7 +138,7 @@ def locked():
     slots = list(zip(*(column.tolist() for column in layout.slots()), strict=True))
     value = {(2, 0, 0, 0): 5.0, (2, 0, 1, 1): 5.0, (1, 0, -1, 0): 0.25}
     theta = np.array([value.get(slot, 0.0) for slot in slots])
-    return Model.compact(layout, theta, names, ["X", "Y"], ["*:%x[0,0]"], {})
+    return CrfLabeller.compact(layout, theta, names, ["X", "Y"], ["*:%x[0,0]"], {})
 
 
 @pytest.mark.parametrize("reach", [3, 1000])
@@ -185,7 +185,7 @@ def tiny():
     slots = list(zip(*(column.tolist() for column in layout.slots()), strict=True))
     value = {(0, 1, -1, 0): 1.0, (1, 0, -1, 1): -3.0, (2, 0, 0, 1): 2.0, (0, 0, -1, 1): -0.5}
     theta = np.array([value.get(slot, 0.0) for slot in slots])
-    return Model.compact(layout, theta, names, ["X", "Y"], ["*:%x[0,0]", "U:%x[1,0]"], {})
+    return CrfLabeller.compact(layout, theta, names, ["X", "Y"], ["*:%x[0,0]", "U:%x[1,0]"], {})
 
 
 def test_the_text_for_people():

@@ -8,7 +8,7 @@ from growing_data import growing_params, text_of, words, write_data
 from stage_runs import run_stages, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.tasks import store
 from espalier.tasks.answering.tagging import tag
 from espalier.tasks.ingest import main as ingest
@@ -196,10 +196,10 @@ def iterations_to(objective, trace):
 def test_a_warm_start_with_new_labels_and_features_ends_where_a_cold_one_does_and_sooner(root, solver):
     options = {"solver": solver, "max_iterations": 5000}  # enough to end by the tolerance, which is what is compared
     cold = run_stages(root, with_more(**options), *STAGES)["train"]
-    model, way = Model.load(root / store.CANDIDATE), store.read_jsonl(root / store.TRACE)
+    model, way = load_model(root / store.CANDIDATE), store.read_jsonl(root / store.TRACE)
     shutil.copy(root / store.CHAMPION, root / store.START)
     warm = run_stages(root, with_more(initial="champion", **options), "train")["train"]
-    other, test = Model.load(root / store.CANDIDATE), store.read_tokens(root, "test")[0]
+    other, test = load_model(root / store.CANDIDATE), store.read_tokens(root, "test")[0]
     assert cold["warm"] is False and warm["warm"] is True
     assert warm["objective"] == pytest.approx(cold["objective"], rel=NEAR)
     assert list(tag(other, test)) == list(tag(model, test)) and "X" in other.labels

@@ -10,9 +10,10 @@ from small_models import model_of
 from stage_runs import run_stages
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import load as load_model
 from espalier.engine.labels.spans import spans
 from espalier.tasks import formats, store
-from espalier.tasks.answering import decoding, stream
+from espalier.tasks.answering import stream
 from espalier.tasks.answering.own_format import COMPRESSED, SCHEMES, SUFFIXES, Letters, OwnFormat
 from espalier.tasks.answering.tagging import tag
 from espalier.tasks.params import Ingest, Params
@@ -162,9 +163,8 @@ def trained(tmp_path_factory):
 
 
 def test_a_model_answers_as_its_files_were_written(trained):
-    from espalier.engine.model import Model
 
-    model = Model.load(trained / store.CANDIDATE)
+    model = load_model(trained / store.CANDIDATE)
     assert {"S-PER", "O"} == set(model.labels) and model.info["decode"] == "posterior"
     own = OwnFormat.of(model.info)
     assert (own.format, own.inputs, own.scheme, own.docstart) == ("conll", 1, "iob1", "-DOCSTART-")
@@ -266,4 +266,4 @@ def tokens_of(words):
 
 def test_a_decoder_that_is_not_known():
     with pytest.raises(EspalierError, match="decoder 'x' is not known: choose one of viterbi, posterior"):
-        decoding.decoder_of(MODEL, "x")
+        MODEL.decoder("x")

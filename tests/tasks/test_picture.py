@@ -8,7 +8,7 @@ import pytest
 from small_models import model_of
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks.pages import charts, picture
 
@@ -21,7 +21,9 @@ def model_by_hand():
              (2, 1, 0, 0): 0.25, (0, 2, -1, 0): 9.0, (0, 3, -1, 0): 1.0, (0, 4, -1, 1): 0.125}  # fmt: skip
     theta = np.array([value.get(slot, 0.0) for slot in slots])
     lines = ["*0:%x[0,0]", "U1:%x[-1,0]/%x[0,0]", "U"]
-    return Model.compact(layout, theta, names, ["X", "Y"], lines, {"nouns": {"token": "letter", "label": "sound"}})
+    return CrfLabeller.compact(
+        layout, theta, names, ["X", "Y"], lines, {"nouns": {"token": "letter", "label": "sound"}}
+    )
 
 
 def test_sizes_by_hand():
@@ -68,9 +70,9 @@ def test_what_cannot_be_drawn_is_told(tmp_path):
     model = model_by_hand()
     with pytest.raises(EspalierError, match=r"template `U` has no weights by value to draw: those with some are `\*0:"):
         picture.as_svg(model, "U")
-    bare = Model.compact(dense_layout(2, [1]), np.ones(2), ["U"], ["X", "Y"], ["U"], {})
+    bare = CrfLabeller.compact(dense_layout(2, [1]), np.ones(2), ["U"], ["X", "Y"], ["U"], {})
     assert picture.section_body(bare.table(), bare.templates) is None
-    empty = Model.compact(dense_layout(2, [1]), np.zeros(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]"], {})
+    empty = CrfLabeller.compact(dense_layout(2, [1]), np.zeros(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]"], {})
     for nothing in (bare, empty):
         with pytest.raises(EspalierError, match="the model has no weights by value to draw"):
             picture.as_page(nothing)

@@ -7,7 +7,7 @@ from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.engine.weights import seen_counts
 from espalier.engine.weights.layout import dense_layout, observation_kinds, seen_layout
 from espalier.tasks import store
@@ -35,7 +35,7 @@ def test_the_plan_foretells_the_model(project, pairs):
     params.train.pairs = pairs
     found = plan.main(project, params)
     run_stages(project, params, "train")
-    assert found["features"] == Model.load(project / store.CANDIDATE).info["features"]
+    assert found["features"] == load_model(project / store.CANDIDATE).info["features"]
     assert found["virtual_features"] == {"unigram": 66, "start": 36, "bigram": 216, "all": 318}
     assert (found["sequences"], found["tokens"], found["labels"], found["observations"]) == (180, 900, 6, 12)
     assert found["seconds_per_iteration"] > 0

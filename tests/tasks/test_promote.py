@@ -10,8 +10,9 @@ import pytest
 from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import load as load_model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.labels.measures import F1, TOKEN_ERROR, Counts
-from espalier.engine.model import Model
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import promote, store
 from espalier.tasks.judging import headline
@@ -29,7 +30,7 @@ def decide(project, force=False, why=None, by=None, keep=20, **options):
 
 def spoil(path):
     """A worse model in the place of a good one: every weight of the other sign."""
-    model = Model.load(path)
+    model = load_model(path)
     model.theta = -model.theta
     model.save(path)
 
@@ -189,7 +190,7 @@ def test_a_champion_of_other_templates_is_judged_by_its_own(project):
 def test_labels_that_a_model_does_not_know_are_its_errors(project):
     names = ["U:v"]
     layout = dense_layout(2, observation_kinds(names))
-    model = Model.compact(layout, np.array([1.0, 0.0]), names, ["A", "Q"], ["U:%x[0,0]"], {})
+    model = CrfLabeller.compact(layout, np.array([1.0, 0.0]), names, ["A", "Q"], ["U:%x[0,0]"], {})
     model.save(project / store.CHAMPION)
     gold = store.read_tokens(project, "test")[0]["label"]
     assert decide(project)["champion_error"] == pytest.approx((gold != "A").mean())
@@ -308,7 +309,7 @@ def test_a_first_model_that_breaks_a_case_is_refused(project):
 
 def test_a_label_that_is_lost_is_refused_although_the_margin_allows_the_error(project):
     decide(project)
-    model = Model.load(project / store.CANDIDATE)
+    model = load_model(project / store.CANDIDATE)
     gold = store.read_tokens(project, "test")[0]["label"].to_list()
     label = max(set(gold), key=lambda one: (gold.count(one), one))
     index = model.labels.index(label)
@@ -335,7 +336,7 @@ def test_new_test_data_are_told_of_and_both_are_measured_on_them(project):
     assert warning.startswith(f"{begin} ({first['test_version'][:12]} → {decision['test_version'][:12]})")
     assert decision["test_version"] != first["test_version"]
     gold = fewer["label"].to_numpy()
-    said = np.array(promote.tag(Model.load(project / store.CHAMPION), fewer))
+    said = np.array(promote.tag(load_model(project / store.CHAMPION), fewer))
     assert decision["champion_error"] == decision["challenger_error"] == pytest.approx(np.mean(gold != said))
     assert decide(project)["warnings"] == [], "promoted on the new data, they are the ones it is known by"
 

@@ -8,12 +8,16 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.model import _layout
 from espalier.engine.optimise.monitor import STOP_REASONS
+from espalier.engine.weights.layout import FAMILIES
 from espalier.tasks import report, store
 from espalier.tasks.pages import page
 from espalier.tasks.params import Params
@@ -630,11 +634,25 @@ def test_a_page_of_plain_markup_has_its_title_as_heading():
 # From files to a file -------------------------------------------------------------------------------
 
 
+def write_model(path: Path, rows: list[dict], meta: dict) -> None:
+    """A model file with these weights."""
+    labels = sorted({row[name] for row in rows for name in ("label", "previous")} - {None} | set(meta.pop("labels")))
+    names = sorted({row["observation"] for row in rows})
+    kinds = {name: (FAMILIES.index(name)) for name in FAMILIES}
+    slots = sorted(
+        (kinds[row["family"]], names.index(row["observation"]), -1 if row["previous"] is None
+         else labels.index(row["previous"]), labels.index(row["label"]), row["weight"]) for row in rows
+    )  # fmt: skip
+    family, observation, previous, label, weight = (np.array(column) for column in zip(*slots, strict=True))
+    layout = _layout(len(labels), len(names), family, observation, previous, label)
+    CrfLabeller(labels, meta.pop("templates"), names, layout, weight, meta).save(path)
+
+
 def write_artefacts(root: Path, given: Inputs) -> None:
     store.write_json(root / store.METRICS, given.metrics)
     store.write_jsonl(root / store.TRACE, given.trace)
     store.write_arrow(root / store.PREDICTIONS, given.predictions)
-    store.write_arrow(root / store.CANDIDATE, given.weights, given.metadata)
+    write_model(root / store.CANDIDATE, given.weights.to_pylist(), dict(given.metadata))
     store.write_json(root / store.MANIFEST, MANIFEST | given.manifest)
     store.write_json(root / store.CLUSTERS, given.clusters)
     store.write_json(root / store.PROFILE, given.profile)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from reference import chain, templates
 
-from espalier.engine.model import Model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import KINDS, dense_layout
 from espalier.tasks.judging import risk
 from espalier.tasks.sources import simulated
@@ -33,7 +33,7 @@ def model_of(lines, symbols, labels, weight):
     layout = dense_layout(len(labels), [KINDS[name[0]] for name in names])
     slots = zip(*(column.tolist() for column in layout.slots()), strict=True)
     theta = np.array([weight(family, names[o], p, y) for family, o, p, y in slots])
-    return Model.compact(layout, theta, names, labels, lines, {})
+    return CrfLabeller.compact(layout, theta, names, labels, lines, {})
 
 
 def random_model(truth, seed, labels=None):
@@ -124,7 +124,7 @@ def test_any_step_away_from_the_truth_costs():
     for slot in (0, model.layout.size // 2, model.layout.size - 1):
         theta = model.theta.copy()
         theta[slot] += 0.5
-        away = Model(model.labels, model.templates, model.observations, model.layout, theta)
+        away = CrfLabeller(model.labels, model.templates, model.observations, model.layout, theta)
         assert risk.excess_risk(truth, away)["excess_risk"] > 1000 * EXACT
 
 

@@ -14,7 +14,7 @@ from reference import conll, restricted
 from small_models import LETTERS, best_by_enumeration, model_of, observations_of, weights_of
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import dense_layout
 from espalier.tasks.answering import stream
 from espalier.tasks.answering.stream import Asked
@@ -24,7 +24,7 @@ FILE = "some.conll"
 WORDS = st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=4), min_size=1, max_size=4)
 MODEL = model_of()
 CHUNKS = model_of(labels=("B-N", "I-N", "O"), seed=3)
-NOTHING = Model.compact(dense_layout(2, [1]), np.zeros(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]", "U", "B"], {})
+NOTHING = CrfLabeller.compact(dense_layout(2, [1]), np.zeros(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]", "U", "B"], {})
 ROUNDING = 2e-6  # of what is written with six digits
 
 
@@ -125,7 +125,7 @@ def test_bad_columns_are_refused_with_their_line(pieces, expected):
 
 
 def test_too_few_columns_are_refused():
-    model = Model.compact(dense_layout(2, [1]), np.ones(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]/%x[0,2]"], {})
+    model = CrfLabeller.compact(dense_layout(2, [1]), np.ones(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]/%x[0,2]"], {})
     with pytest.raises(EspalierError, match="has 2 columns, the model looks at 3: expected its input columns"):
         answer(model, b"a b\n")
     assert answer(model, b"a b c d\n") == "a\tb\tc\td\tX\n"

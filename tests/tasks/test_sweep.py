@@ -11,8 +11,8 @@ from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import load as load_model
 from espalier.engine.labels.measures import Counts, token_error
-from espalier.engine.model import Model
 from espalier.engine.optimise.path import Point
 from espalier.tasks import store
 from espalier.tasks.answering.tagging import renumber
@@ -77,7 +77,7 @@ def test_a_point_is_what_training_alone_finds(swept, tmp_path, which):
     alone = run_stages(other, params, "train")["train"]
     assert point["objective"] == pytest.approx(alone["objective"], rel=NEAR)
     assert point["objective"] >= alone["objective"] * (1 - 1e-6)
-    model, manifest = Model.load(other / store.CANDIDATE), store.read_manifest(other)
+    model, manifest = load_model(other / store.CANDIDATE), store.read_manifest(other)
     names = store.read_vocabulary(other)["observation"].to_list()
     dev = renumber(store.read_dataset(other, "dev", manifest), model, names, manifest["labels"])
     error = token_error(dev.labels, decode.viterbi(dev, model.layout, model.theta))
@@ -236,7 +236,7 @@ def chosen(finished_project, tmp_path_factory):
 
 def test_a_training_chooses_both_penalties_of_what_it_has_tried(chosen):
     root, _, figures, heard = chosen
-    path, model = store.read_json(root / store.RHO1_PATH), Model.load(root / store.CANDIDATE)
+    path, model = store.read_json(root / store.RHO1_PATH), load_model(root / store.CANDIDATE)
     best = rho1_path.choose(path["points"])
     assert figures["rho1"] == best["rho1"] == path["chosen"] and path["chosen_rho2"] == best["rho2"]
     assert model.info["penalty"] == {"rho1": best["rho1"], "rho2": best["rho2"]} and model.info["rho1_chosen"] is True
@@ -246,7 +246,7 @@ def test_a_training_chooses_both_penalties_of_what_it_has_tried(chosen):
 
 def test_the_iterations_of_the_search_are_counted(chosen):
     root, _, figures, _ = chosen
-    path, model = store.read_json(root / store.RHO1_PATH), Model.load(root / store.CANDIDATE)
+    path, model = store.read_json(root / store.RHO1_PATH), load_model(root / store.CANDIDATE)
     spent = sum(p["iterations"] for p in path["points"])
     assert figures["path_iterations"] == path["iterations"] == model.info["path_iterations"] == spent > 0
     assert "and 161 in the search for the penalties before" in stop_words("converged", 5, 161)
@@ -330,7 +330,7 @@ def test_the_same_bytes_again_and_over_shards(chosen, tmp_path):
         shutil.copytree(root, other)
         (other / store.CANDIDATE).unlink()
         train.main(other, params, Progress(), block_tokens)
-        model, first = Model.load(other / store.CANDIDATE), Model.load(root / store.CANDIDATE)
+        model, first = load_model(other / store.CANDIDATE), load_model(root / store.CANDIDATE)
         if name == "again":
             assert (other / store.RHO1_PATH).read_bytes() == (root / store.RHO1_PATH).read_bytes()
             assert (other / store.CANDIDATE).read_bytes() == (root / store.CANDIDATE).read_bytes()

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from small_models import LETTERS, best_by_enumeration, model_of
 
 from espalier.engine.data.dataset import make_dataset
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import dense_layout
 from espalier.tasks import store
 from espalier.tasks.answering import tagging
@@ -17,7 +18,7 @@ WORDS = st.lists(st.text(st.sampled_from(LETTERS), min_size=1, max_size=4), min_
 
 
 MODEL = model_of()
-NOTHING = Model.compact(dense_layout(2, [1]), np.zeros(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]", "U", "B"], {})
+NOTHING = CrfLabeller.compact(dense_layout(2, [1]), np.zeros(2), ["U:a"], ["X", "Y"], ["U:%x[0,0]", "U", "B"], {})
 
 
 def tokens_of(words):
@@ -32,7 +33,7 @@ def test_labels_are_those_of_enumeration(words):
 
 
 def test_tagging_agrees_with_the_features_of_the_pipeline(project):
-    model, manifest = Model.load(project / store.CANDIDATE), store.read_manifest(project)
+    model, manifest = load_model(project / store.CANDIDATE), store.read_manifest(project)
     observations = store.read_vocabulary(project)["observation"].to_list()
     tokens = store.read_tokens(project, "test")[0]
     raw = tagging.dataset_of(model, tokens)
@@ -44,7 +45,7 @@ def test_tagging_agrees_with_the_features_of_the_pipeline(project):
 
 def test_renumbering_by_hand():
     data = make_dataset(np.array([[0, 1], [2, -1]]), np.array([1, 0]), np.array([0, 2]))
-    model = Model.compact(dense_layout(2, [1, 1]), np.ones(4), ["U:c", "U:a"], ["Q", "P"], ["U:%x[0,0]"], {})
+    model = CrfLabeller.compact(dense_layout(2, [1, 1]), np.ones(4), ["U:c", "U:a"], ["Q", "P"], ["U:%x[0,0]"], {})
     found = tagging.renumber(data, model, ["U:a", "U:b", "U:c"], ["R", "Q"])
     assert found.observations.tolist() == [[1, -1], [0, -1]] and found.labels.tolist() == [0, -1]
 

@@ -11,7 +11,7 @@ from reference import templates as reference
 from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
 from espalier.engine.text import lookup
 from espalier.tasks import store, template
 from espalier.tasks.answering import tagging
@@ -305,7 +305,7 @@ def test_a_model_alone_is_enough_to_tag_elsewhere(tmp_path):
     params.train.rho1 = 0.01
     run_stages(tmp_path, params, "template", "weigh", "train", "evaluate")
     (tmp_path / "names.txt").unlink()
-    model = Model.load(tmp_path / store.CANDIDATE)
+    model = load_model(tmp_path / store.CANDIDATE)
     assert model.lists == {"names.txt": ["a b\tpair", "b"]}
     tokens = tokens_of([[["a"], ["b"], ["1"]], [["é"]]])
     found = tagging.dataset_of(model, tokens).observations

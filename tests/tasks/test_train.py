@@ -9,7 +9,8 @@ from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.model import Model
+from espalier.engine.families import load as load_model
+from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.engine.runtime import threads
 from espalier.engine.weights.layout import dense_layout, observation_kinds, seen_layout
@@ -70,7 +71,7 @@ def oracle(model):
 def test_the_objective_in_the_model_is_that_of_enumeration(tmp_path, options):
     """From the token table, the weights and the model file alone: weighted log-loss plus elastic net."""
     params = words_project(tmp_path, **options)
-    model = Model.load(tmp_path / store.CANDIDATE)
+    model = load_model(tmp_path / store.CANDIDATE)
     tokens = store.read_tokens(tmp_path, "train")[0]
     known = {text: i for i, text in enumerate(model.observations)}
     sequences, labels = [], []
@@ -100,7 +101,7 @@ def test_the_seed_of_the_order_decides_what_sgd_finds(tmp_path):
 
 def test_pairs_seen_gives_weights_only_to_what_was_seen(tmp_path):
     words_project(tmp_path, pairs="seen", rho1=0.0)
-    model, tokens = Model.load(tmp_path / store.CANDIDATE), store.read_tokens(tmp_path, "train")[0]
+    model, tokens = load_model(tmp_path / store.CANDIDATE), store.read_tokens(tmp_path, "train")[0]
     seen = set()
     for _, part in tokens.group_by("sequence", maintain_order=True):
         rows, labels = templates.expand([[[x] for x in part["x0"]]], model.templates), part["label"].to_list()
@@ -129,7 +130,7 @@ def test_development_error_is_that_of_the_weights_of_the_moment(project):
     from espalier.tasks.answering.tagging import tag
 
     dev = store.read_tokens(project, "dev")[0]
-    guess = tag(Model.load(project / store.CANDIDATE), dev)
+    guess = tag(load_model(project / store.CANDIDATE), dev)
     wrong = sum(a != b for a, b in zip(dev["label"], guess, strict=True))
     assert store.read_jsonl(project / store.TRACE)[-1]["dev_token_error"] == pytest.approx(wrong / len(dev))
 
@@ -142,7 +143,7 @@ def test_without_development_data_there_is_no_development_error(project):
 
 
 def test_the_model_says_what_it_is(project):
-    info = Model.load(project / store.CANDIDATE).info
+    info = load_model(project / store.CANDIDATE).info
     manifest = store.read_manifest(project)
     assert info["penalty"] == {"rho1": 0.5, "rho2": 0.001} and info["solver"] == "owlqn"
     assert info["data_version"] == manifest["data_version"] and info["kinds"] == ["*", "U", "B"]
@@ -183,7 +184,7 @@ def test_a_warm_start_from_its_own_model_begins_where_it_ended(project, pairs):
     params.train.pairs = pairs
     run_stages(project, params, "train")
     (project / store.CANDIDATE).rename(project / "pinned.model")
-    end = Model.load(project / "pinned.model").info["objective"]
+    end = load_model(project / "pinned.model").info["objective"]
     params.train.initial = "pinned.model"
     run_stages(project, params, "train")
     trace = store.read_jsonl(project / store.TRACE)
@@ -195,7 +196,7 @@ def test_a_warm_start_from_nothing_is_a_cold_start(project):
     cold, params = tree(project), small_params()
     params.train.rho1 = 1e6
     run_stages(project, params, "train")
-    assert len(Model.load(project / store.CANDIDATE).theta) == 0
+    assert len(load_model(project / store.CANDIDATE).theta) == 0
     (project / store.CANDIDATE).rename(project / "empty.model")
     params = small_params()
     params.train.initial = "empty.model"
@@ -211,7 +212,9 @@ NEW_OBSERVATIONS, NEW_LABELS = ["U:new", "U:b", "*:new", "*:a"], ["W", "Z", "X"]
 def old_model(path):
     """Every weight its own number, so that a mix-up shows."""
     layout = dense_layout(3, observation_kinds(OLD_OBSERVATIONS))
-    model = Model.compact(layout, np.arange(1.0, layout.size + 1), OLD_OBSERVATIONS, OLD_LABELS, ["U:%x[0,0]"], {})
+    model = CrfLabeller.compact(
+        layout, np.arange(1.0, layout.size + 1), OLD_OBSERVATIONS, OLD_LABELS, ["U:%x[0,0]"], {}
+    )
     model.save(path)
     return model
 
@@ -350,7 +353,7 @@ def patient(patience=3, **others):
 def test_patience_keeps_the_best_model_on_the_development_data(project):
     heard = Listening()
     figures = train.main(project, patient(), heard)
-    trace, model = store.read_jsonl(project / store.TRACE), Model.load(project / store.CANDIDATE)
+    trace, model = store.read_jsonl(project / store.TRACE), load_model(project / store.CANDIDATE)
     losses = [row["dev_loss"] for row in trace]
     best = losses.index(min(losses))
     assert figures["stop_reason"] == "patience" and len(trace) == best + 4 and model.info["best_iteration"] == best
@@ -376,7 +379,7 @@ def test_patience_survives_an_interruption(project):
 
 def test_without_patience_nothing_is_kept_back(project):
     train.main(project, patient(None, max_iterations=5), Listening())
-    trace, model = store.read_jsonl(project / store.TRACE), Model.load(project / store.CANDIDATE)
+    trace, model = store.read_jsonl(project / store.TRACE), load_model(project / store.CANDIDATE)
     assert "dev_loss" not in trace[-1] and "best_iteration" not in model.info
     assert model.info["objective"] == trace[-1]["objective"] and model.info["stop_reason"] == "max_iterations"
 

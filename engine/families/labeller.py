@@ -1,0 +1,87 @@
+"""A trained model of any family: it labels data and says what it is sure of.
+
+Data are in the numbering of the model (`engine.features`). Functions that take `only` look at some labellings alone:
+`allowed` is bool [T, Y], or "labels" for what the data set's own labels allow, `transitions` what a scheme allows.
+"""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.decoding.nbest import NBest
+from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.families import FAMILIES, require
+from espalier.engine.model import Model
+from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
+
+DECODERS = ("viterbi", "posterior")
+DEFAULT = DECODERS[0]
+
+
+class Labeller(Model):
+    """Weights in words (`Model`) and what they say of data."""
+
+    family: ClassVar[str]
+
+    @property
+    def can(self) -> frozenset[str]:
+        return FAMILIES[self.family].can
+
+    def require(self, ability: str) -> None:
+        """Refuse what its family cannot do."""
+        require(self.family, ability)
+
+    def decoder(self, asked: str | None = None) -> str:
+        """The name of its decoder, or of the one that was asked for.
+
+        Viterbi finds the likeliest labelling as a whole, so it has the fewest wrong sequences to be expected; posterior
+        decoding the fewest wrong labels. One place decides: what the model file says of itself (`evaluate.decode`
+        when it was trained), unless someone asks for another.
+        """
+        name = asked or self.info.get("decode") or DEFAULT
+        if name not in DECODERS:
+            raise EspalierError(f"decoder {quoted(str(name))} is not known: choose one of {', '.join(DECODERS)}")
+        return name
+
+    def decoded(self, data: Dataset, decoder: str | None = None, **only) -> np.ndarray:
+        """The labels that its decoder, or the one that is asked for, says, int32 [T]."""
+        return (self.best if self.decoder(decoder) == "viterbi" else self.posterior)(data, **only)
+
+    @abstractmethod
+    def best(self, data: Dataset, **only) -> np.ndarray:
+        """The likeliest labelling of each sequence, int32 [T]."""
+
+    def posterior(self, data: Dataset, **only) -> np.ndarray:
+        """The likeliest label of each position by itself, int32 [T]; among equals the smallest."""
+        self.require("probability")
+        return self.marginals(data, **only).argmax(axis=1).astype(np.int32)
+
+    @abstractmethod
+    def marginals(self, data: Dataset, **only) -> np.ndarray:
+        """p(y_t = y | x), float64 [T, Y]."""
+
+    @abstractmethod
+    def nbest(self, data: Dataset, n: int, **only) -> NBest:
+        """The n likeliest labellings of each sequence, best first."""
+
+    @abstractmethod
+    def log_partition(self, data: Dataset, **only) -> np.ndarray:
+        """log of the sum of exp(score) over the labellings of each sequence, float64 [N]."""
+
+    @abstractmethod
+    def log_probability(self, data: Dataset, labels: np.ndarray | None = None, **only) -> np.ndarray:
+        """log p(y | x) of labellings, the data's own by default, float64 [N]; `only` restricts the other labellings."""
+
+    @abstractmethod
+    def scores(self, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of positions [T, Y] and of the pairs that end there [T, Y, Y], zero at first positions.
+
+        p(y | x) is proportional to the exponential of their sum along y.
+        """
+
+    def sizes(self) -> dict[str, int]:
+        """How much it holds, by kinds of weights, as trace and report count it."""
+        bounds = [0, *self.layout.bounds(), self.layout.size]
+        return {f"active_{name}": b - a for name, a, b in zip(KINDS_OF_WEIGHTS, bounds, bounds[1:], strict=False)}
