@@ -12,7 +12,7 @@ from stage_runs import run_stages, small_params
 
 from espalier.engine.errors import EspalierError
 from espalier.flows import findings, records
-from espalier.flows.cli import summary
+from espalier.flows.commands.running import summary
 from espalier.flows.doctor import project as examine
 from espalier.flows.pipeline import Project
 from espalier.tasks import report, shapes, store

@@ -12,7 +12,7 @@ import yaml
 from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.errors import EspalierError
-from espalier.flows import cli
+from espalier.flows.commands import running, using
 from espalier.flows.pipeline import Project
 from espalier.flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage
 from espalier.tasks import store
@@ -36,7 +36,7 @@ def within(path, places):
 
 def test_names_and_order():
     assert NAMES == ["ingest", "template", "weigh", "train", "evaluate", "report"]
-    assert list(cli.STAGE_NAMES) == NAMES and cli.CHAMPION == store.CHAMPION
+    assert list(running.STAGE_NAMES) == NAMES and using.CHAMPION == store.CHAMPION
     assert stage("weigh") is STAGES[2]
 
 

@@ -1,0 +1,1 @@
+"""The commands of `espalier`, a module for each group."""

@@ -1,0 +1,49 @@
+"""Commands that check: reproduce holds experiments against their sources, doctor the installation against its needs."""
+
+from espalier.flows.commands.shared import print_json
+
+
+def reproduce(args) -> None:
+    from espalier.flows.experiments import corpora_folder, run_direct
+    from espalier.flows.terminal import Terminal
+    from espalier.tasks.experiments import Settings
+
+    root = args.project.resolve()
+    settings = Settings(args.quick, corpora_folder(root, args.data))
+    terminal = Terminal(args.quiet)
+    try:
+        if args.direct:
+            figures = run_direct(root, args.name, settings, terminal.progress_of)
+        else:
+            from espalier.flows.run import run_reproduce
+
+            figures = run_reproduce(root, args.name, settings, terminal.progress_of)
+    finally:
+        terminal.close()
+    if args.json:
+        print_json(figures)
+    else:
+        print("\n".join(line for name, found in figures.items() for line in _comparison_lines(name, found)))
+
+
+def _comparison_lines(name: str, found: dict) -> list[str]:
+    """What an experiment found, for people."""
+    if "skipped" in found:
+        return [f"{name}: left out, {found['skipped']}"]
+    rows = [f"  {c['place']}: {c['what']}: {c['source']} in the source, {c['ours']} here" for c in found["comparisons"]]
+    rows += [f"  {'holds' if c['holds'] else 'DOES NOT HOLD'}: {c['text']}: {c['ours']}" for c in found["checks"]]
+    return [name, *rows, f"  report {found['paths']['html']}"]
+
+
+def doctor(args) -> int:
+    from espalier.flows.doctor import doctor as examine
+
+    checks = examine(args.project.resolve())
+    if args.json:
+        print_json([dict(zip(("check", "ok", "text", "remedy"), row, strict=True)) for row in checks])
+    else:
+        for check, ok, text, remedy in checks:
+            print(
+                f"{'ok  ' if ok else 'FAIL'}  {check:<22} {text}" + (f"\n      → {remedy}" if remedy and not ok else "")
+            )
+    return 0 if all(row[1] for row in checks) else 1

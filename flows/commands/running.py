@@ -1,0 +1,144 @@
+"""Commands that train and decide: run, stage, plan, promote."""
+
+from espalier.engine.errors import EspalierError
+from espalier.flows.commands.shared import print_json, project_of, warn
+
+REFUSED = 3  # the code of a run whose candidate was refused; 1 is a failure, 2 a mistake on the command line
+CODES = (
+    "Exit codes: 0 the candidate was promoted; 3 it was refused and the champion stays; 1 it failed; 2 the command "
+    "line was not understood; 130 or 143 it was interrupted."
+)
+# As in flows.stages, which would load Polars; a test compares them.
+STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report")
+
+
+def run(args) -> int:
+    from espalier.flows.signals import ending_cleanly
+    from espalier.flows.terminal import Terminal
+
+    project = project_of(args, args.add)
+    project.check()
+    terminal = Terminal(args.quiet)
+    try:
+        if args.direct:
+            from espalier.flows.pipeline import run_direct
+
+            with ending_cleanly():
+                figures = run_direct(project, terminal.progress_of)
+        else:
+            from espalier.flows.run import run_flow
+
+            figures = run_flow(project.root, args.params, args.overrides, terminal.progress_of, add=args.add)
+    finally:
+        terminal.close()
+    print_json(figures) if args.json else print(summary(project))
+    return _outcome_code(figures["promote"])
+
+
+def _outcome_code(decision: dict) -> int:
+    """0 for a promotion, REFUSED for a refusal."""
+    return 0 if decision["promoted"] else REFUSED
+
+
+def summary(project) -> str:
+    """The last words of a run: quality, size, what was decided, where the report is."""
+    from espalier.tasks import store
+    from espalier.tasks.judging import headline
+
+    metrics = store.read_metrics(project.root)
+    nouns = store.read_manifest(project.root)["nouns"]
+    decision = store.last_decision(project.root)
+    active = sum(metrics[f"active_{family}"] for family in ("unigram", "start", "bigram"))
+    lines = [
+        headline.in_one_line(metrics, nouns),
+        f"active features {active:,} of {metrics['features']:,} ({metrics['active_unigram']:,} unigram, "
+        f"{metrics['active_start']:,} start, {metrics['active_bigram']:,} bigram)",
+        *headline.verdict_lines(decision),
+        f"report {project.root / store.REPORT}",
+    ]
+    if project.overridden and project.has_dvc:
+        lines.append(
+            "not recorded in DVC, because parameters were changed for this run; "
+            "edit params.yaml or use `dvc exp run -S section.key=value` to keep it"
+        )
+    return "\n".join(lines)
+
+
+def stage(args) -> None:
+    from espalier.flows.locks import lease
+    from espalier.flows.signals import ending_cleanly
+    from espalier.flows.terminal import Terminal
+
+    project = project_of(args)
+    project.check()
+    terminal = Terminal(args.quiet)
+    try:
+        with ending_cleanly(), lease(project.root, f"stage {args.name}"):
+            figures = project.run(args.name, terminal.progress_of(args.name))
+    finally:
+        terminal.close()
+    if args.json:
+        print_json(figures)
+
+
+def plan(args) -> None:
+    from espalier.tasks.training import plan as planning
+
+    project = project_of(args)
+    figures = planning.main(project.root, project.params)
+    if args.json:
+        print_json(figures)
+    else:
+        print(plan_text(figures, project.params.train.max_iterations))
+    planning.check(figures)
+
+
+def plan_text(figures: dict, iterations: int) -> str:
+    virtual, needed = figures["virtual_features"], figures["bytes"]
+    parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in needed.items() if name != "all")
+    most = "" if figures["exact"] else "at most "
+    seconds = figures["seconds_per_iteration"]
+    return "\n".join([
+        f"{figures['sequences']:,} sequences, {figures['tokens']:,} positions, {figures['labels']} labels, "
+        f"{figures['observations']:,} observations",
+        f"features  {virtual['all']:,} possible ({virtual['unigram']:,} unigram, {virtual['start']:,} start, "
+        f"{virtual['bigram']:,} bigram); {most}{figures['features']:,} in the model",
+        f"memory    {needed['all'] / 2**20:,.0f} MiB of {figures['allowed_bytes'] / 2**20:,.0f} allowed: {parts}",
+        f"time      about {seconds:.2f} s an iteration, {seconds * iterations:,.0f} s for train.max_iterations = "
+        f"{iterations}",
+        *([cluster_text(figures["cluster"])] if "cluster" in figures else []),
+    ])  # fmt: skip
+
+
+def cluster_text(found: dict) -> str:
+    parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in found["worker_bytes"].items() if name != "all")
+    out, back = (found["moved"][way] / 2**20 for way in ("out", "in"))
+    return (
+        f"workers   {found['parts']} of the {found['workers']} of {found['name']}, the largest with "
+        f"{found['worker_bytes']['all'] / 2**20:,.0f} MiB: {parts}; an evaluation moves up to {out:,.0f} MiB out and "
+        f"{back:,.0f} back"
+    )
+
+
+def promote(args) -> int:
+    from espalier.flows.locks import lease
+    from espalier.flows.records import by_hand
+    from espalier.flows.terminal import Terminal
+    from espalier.tasks import promote as promotion
+    from espalier.tasks.judging import headline
+
+    if args.force and not args.reason:
+        raise EspalierError("--force needs --reason TEXT: it is recorded who promoted against the figures, and why")
+    if args.reason and not args.force:
+        raise EspalierError("--reason says why a promotion is forced: add --force, or leave it out")
+    project = project_of(args)
+    terminal = Terminal(args.quiet)
+    with lease(project.root, "a promotion by hand"):
+        try:
+            progress = terminal.progress_of("promote")
+            record = promotion.main(project.root, project.params, progress, args.force, args.reason, args.by)
+        finally:
+            terminal.close()
+        by_hand(project, record, warn)
+    print("\n".join(headline.verdict_lines(record)))
+    return _outcome_code(record)
