@@ -1,8 +1,23 @@
 """Commands that check: reproduce holds experiments against their sources, doctor the installation against its needs."""
 
-from espalier.flows.commands.shared import print_json
+from pathlib import Path
+
+from espalier.flows.commands.declaring import Group, argument, flag
+from espalier.flows.commands.shared import AS_JSON, DIRECT, QUIET, print_json
+from espalier.tasks.experiments import MODULES as EXPERIMENTS
+
+GROUP = Group()
 
 
+@GROUP.command(
+    "experiments of the sources, their figures beside ours",
+    argument("name", metavar="NAME", help=f"{', '.join(EXPERIMENTS)}, or all"),
+    flag("--quick", "few replications, for a first look"),
+    argument("--data", type=Path, metavar="DIR", help="folder of corpora (ESPALIER_DATA)"),
+    DIRECT,
+    flag("--json", "print the comparisons as JSON"),
+    QUIET,
+)
 def reproduce(args) -> None:
     from espalier.flows.experiments import corpora_folder, run_direct
     from espalier.flows.terminal import Terminal
@@ -35,6 +50,7 @@ def _comparison_lines(name: str, found: dict) -> list[str]:
     return [name, *rows, f"  report {found['paths']['html']}"]
 
 
+@GROUP.command("check the installation and the project", AS_JSON)
 def doctor(args) -> int:
     from espalier.flows.doctor import doctor as examine
 

@@ -3,7 +3,28 @@
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
-from espalier.flows.commands.shared import print_json, project_of
+from espalier.flows.commands.declaring import Group, argument, flag
+from espalier.flows.commands.shared import AS_JSON, PARAMETERS, print_json, project_of
+
+GROUP = Group()
+# What is said of files that no parameter file speaks of.
+READING = (
+    argument(
+        "--from",
+        dest="format",
+        metavar="FORMAT",
+        help="conll, conllu, jsonl, arrow or parquet (by the name of the file)",
+    ),
+    argument("--separator", help="conll: between columns (any run of blanks and tabs)"),
+    argument("--comment", help="conll: lines that begin with this are left out (none)"),
+    argument("--label-column", type=int, metavar="N", help="conll: column of the label (-1, the last)"),
+    argument("--label", metavar="NAME", help="other formats: column of the label (UPOS, labels, label)"),
+    argument("--columns", metavar="NAMES", help="other formats: input columns, with commas between"),
+    argument("--sequence", metavar="NAME", help="arrow, parquet: column that tells sequences apart (sequence)"),
+    argument("--unknown", metavar="MARK", help="label of tokens whose label is not known, such as _ (none)"),
+    argument("--set-separator", metavar="TEXT", help="between labels of which one is right, such as | (none)"),
+    flag("--unlabelled", "the files have no labels"),
+)
 
 
 def _reading(args, options=None):
@@ -20,6 +41,15 @@ def _reading(args, options=None):
     return replace(options or Reading(), **given)
 
 
+@GROUP.command(
+    "write labelled sequences in another format or tagging scheme",
+    argument("input", metavar="IN", help="a file or a pattern in quotes, plain, .gz or .zst"),
+    argument("output", type=Path, metavar="OUT", help="the file to write; .gz and .zst compress it"),
+    argument("--to", metavar="FORMAT", help="conll, jsonl or arrow (by the name of OUT)"),
+    argument("--scheme", metavar="SCHEME", help="convert labels to iob1, iob2, bioes or bilou (as they are)"),
+    argument("--scheme-from", metavar="SCHEME", help="the scheme that they have (by the labels)"),
+    *READING,
+)
 def convert(args) -> None:
     from dataclasses import replace
 
@@ -32,6 +62,13 @@ def convert(args) -> None:
     print(f"{args.output}: {counts['sequences']:,} sequences, {counts['tokens']:,} tokens")
 
 
+@GROUP.command(
+    "what a corpus holds and what in it looks wrong",
+    *PARAMETERS,
+    argument("files", nargs="*", metavar="FILE", help="files or patterns (the project's source)"),
+    AS_JSON,
+    *READING,
+)
 def profile(args) -> None:
     from espalier.tasks.sources import profile as profiling
 

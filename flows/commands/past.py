@@ -1,9 +1,19 @@
 """Commands that look at earlier retrainings and bring them back: history, rollback, restore."""
 
+from pathlib import Path
+
 from espalier.engine.errors import EspalierError
-from espalier.flows.commands.shared import print_json, warn
+from espalier.flows.commands.declaring import Group, argument, flag
+from espalier.flows.commands.shared import AS_JSON, print_json, warn, whole_number
+
+GROUP = Group()
 
 
+@GROUP.command(
+    "all retrainings: quality, size, time, drift, and what was decided",
+    argument("--last", type=whole_number, default=0, metavar="N", help="only the newest N"),
+    AS_JSON,
+)
 def history(args) -> None:
     from espalier.tasks.keeping import history as past
 
@@ -14,6 +24,12 @@ def history(args) -> None:
         print(past.as_text(rows) if rows else "no retraining has been recorded; `espalier run` makes the first")
 
 
+@GROUP.command(
+    "put an earlier champion back",
+    argument("to", nargs="?", default="1", metavar="TO", help="how many champions back, or a model's hash (1)"),
+    argument("--reason", metavar="TEXT", help="why; it is recorded"),
+    argument("--by", metavar="NAME", help="who does it (user and machine)"),
+)
 def rollback(args) -> None:
     from espalier.flows.locks import lease
     from espalier.flows.pipeline import Project
@@ -30,6 +46,12 @@ def rollback(args) -> None:
     print(f"champion {digest[:12]} again (it was {(record['from_sha256'] or 'none')[:12]}); its report is in {kept}")
 
 
+@GROUP.command(
+    "bring back model, metrics and report of an earlier retraining",
+    argument("id", metavar="ID", help="of the retraining, or the hash of its model; the beginning will do"),
+    argument("--to", type=Path, metavar="DIR", help="a new folder (restored/ID)"),
+    flag("--in-place", "as the candidate and its report, for `promote`"),
+)
 def restore(args) -> None:
     from espalier.flows.locks import lease
     from espalier.tasks.keeping import archive

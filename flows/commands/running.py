@@ -1,7 +1,10 @@
 """Commands that train and decide: run, stage, plan, promote."""
 
 from espalier.engine.errors import EspalierError
-from espalier.flows.commands.shared import print_json, project_of, warn
+from espalier.flows.commands.declaring import Group, argument, flag
+from espalier.flows.commands.shared import AS_JSON, DIRECT, PARAMETERS, print_json, project_of, warn
+
+GROUP = Group()
 
 REFUSED = 3  # the code of a run whose candidate was refused; 1 is a failure, 2 a mistake on the command line
 CODES = (
@@ -12,6 +15,21 @@ CODES = (
 STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report")
 
 
+@GROUP.command(
+    "all stages, then the promotion, as a Prefect flow",
+    *PARAMETERS,
+    DIRECT,
+    argument(
+        "--add",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="labelled files to add to the data for good (ingest.more)",
+    ),
+    flag("--json", "print the figures of each step as JSON"),
+    epilog=CODES,
+)
 def run(args) -> int:
     from espalier.flows.signals import ending_cleanly
     from espalier.flows.terminal import Terminal
@@ -64,6 +82,12 @@ def summary(project) -> str:
     return "\n".join(lines)
 
 
+@GROUP.command(
+    "one stage, as `dvc repro` calls it",
+    *PARAMETERS,
+    argument("name", choices=STAGE_NAMES, metavar="NAME", help=", ".join(STAGE_NAMES)),
+    flag("--json", "print its figures as JSON"),
+)
 def stage(args) -> None:
     from espalier.flows.locks import lease
     from espalier.flows.signals import ending_cleanly
@@ -81,6 +105,7 @@ def stage(args) -> None:
         print_json(figures)
 
 
+@GROUP.command("features, bytes and seconds per iteration before training", *PARAMETERS, AS_JSON)
 def plan(args) -> None:
     from espalier.tasks.training import plan as planning
 
@@ -94,6 +119,7 @@ def plan(args) -> None:
 
 
 def plan_text(figures: dict, iterations: int) -> str:
+    """What a training will need, for people."""
     virtual, needed = figures["virtual_features"], figures["bytes"]
     parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in needed.items() if name != "all")
     most = "" if figures["exact"] else "at most "
@@ -110,16 +136,25 @@ def plan_text(figures: dict, iterations: int) -> str:
     ])  # fmt: skip
 
 
-def cluster_text(found: dict) -> str:
-    parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in found["worker_bytes"].items() if name != "all")
-    out, back = (found["moved"][way] / 2**20 for way in ("out", "in"))
+def cluster_text(cluster: dict) -> str:
+    """What a training on the workers of a cluster will need of them, for people."""
+    parts = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in cluster["worker_bytes"].items() if name != "all")
+    out, back = (cluster["moved"][way] / 2**20 for way in ("out", "in"))
     return (
-        f"workers   {found['parts']} of the {found['workers']} of {found['name']}, the largest with "
-        f"{found['worker_bytes']['all'] / 2**20:,.0f} MiB: {parts}; an evaluation moves up to {out:,.0f} MiB out and "
+        f"workers   {cluster['parts']} of the {cluster['workers']} of {cluster['name']}, the largest with "
+        f"{cluster['worker_bytes']['all'] / 2**20:,.0f} MiB: {parts}; an evaluation moves up to {out:,.0f} MiB out and "
         f"{back:,.0f} back"
     )
 
 
+@GROUP.command(
+    "candidate against champion, once more",
+    *PARAMETERS,
+    flag("--force", "promote even a worse candidate; it is recorded"),
+    argument("--reason", metavar="TEXT", help="why it is forced"),
+    argument("--by", metavar="NAME", help="who forces it (user and machine)"),
+    epilog=CODES,
+)
 def promote(args) -> int:
     from espalier.flows.locks import lease
     from espalier.flows.records import by_hand

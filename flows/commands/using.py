@@ -5,14 +5,25 @@ import sys
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
-from espalier.flows.commands.shared import print_json, project_of
+from espalier.flows.commands.declaring import Group, argument, flag
+from espalier.flows.commands.shared import AS_JSON, DIRECT, PARAMETERS, print_json, project_of, whole_number
+
+GROUP = Group()
 
 MODEL_HELP = "model file (models/champion.model)"
 # As in tasks.store, which would load Polars; a test compares them.
 CHAMPION = "models/champion.model"
+# What tag and explain read.
+INPUT = (
+    argument("file", nargs="?", default="-", metavar="FILE", help="tokens in columns, plain or .gz (- for stdin)"),
+    argument("--model", type=Path, metavar="MODEL", help=MODEL_HELP),
+    flag("--words", "one sequence a line, its characters are the tokens"),
+    argument("--separator", help="between columns (any run of blanks and tabs)"),
+)
 
 
 def _model_path(args) -> Path:
+    """The model that was named, else the champion; fails where there is none."""
     if args.model:
         return args.model
     champion = args.project / CHAMPION
@@ -23,6 +34,34 @@ def _model_path(args) -> Path:
     return path_of(args.project)
 
 
+@GROUP.command(
+    "label tokens in columns, of a file or as they come on standard input",
+    *INPUT,
+    flag("--scores", "the probability of each label, and of the sequence"),
+    argument("--nbest", type=whole_number, default=0, metavar="N", help="the N best labellings of each sequence"),
+    argument(
+        "--from",
+        dest="source",
+        choices=("conll", "conllu", "jsonl", "arrow", "parquet"),
+        help="the format of the input (by the name of the file; columns on stdin)",
+    ),
+    argument("--format", choices=("columns", "jsonl"), help="of the output (jsonl for jsonl, else columns)"),
+    argument(
+        "--decode",
+        choices=("viterbi", "posterior"),
+        help="the likeliest labelling, or label of each token (as the model says)",
+    ),
+    argument(
+        "--scheme-out",
+        choices=("model", "iob1", "iob2", "bioes", "bilou"),
+        help="write labels in this scheme (that of the training files)",
+    ),
+    argument("--scheme", choices=("auto", "iob2", "iob1", "bioes"), help="no transition that it forbids"),
+    argument("--known", type=int, metavar="COLUMN", help="column of known labels, from 0 (-1: the last)"),
+    argument(
+        "--unknown", metavar="TEXT", help="what stands there where none is known (as in the training files, or _)"
+    ),
+)
 def tag(args) -> None:
     from espalier.engine.model import Model
     from espalier.tasks.answering import stream
@@ -37,6 +76,12 @@ def tag(args) -> None:
         out.flush()
 
 
+@GROUP.command(
+    "why each token has its label: the weights for it and for the runner-up",
+    *INPUT,
+    argument("--top", type=whole_number, default=5, metavar="N", help="weights shown for each token (5)"),
+    flag("--json", "as JSON, one sequence a line"),
+)
 def explain(args) -> None:
     from espalier.engine.model import Model
     from espalier.tasks.answering import explain as explaining
@@ -51,12 +96,26 @@ def explain(args) -> None:
             if not len(block.line):
                 continue
             tokens, at = block.columns[0].to_pylist(), 0
-            for found in explaining.explain(model, stream.features(model, block, name, own=asked.own)):
-                told = explaining.as_object(model, tokens[at : at + len(found.labels)], found, args.top)
-                at += len(found.labels)
-                print(json.dumps(told, ensure_ascii=False) if args.json else explaining.as_text(told), flush=True)
+            for explained in explaining.explain(model, stream.features(model, block, name, own=asked.own)):
+                reasons = explaining.as_object(model, tokens[at : at + len(explained.labels)], explained, args.top)
+                at += len(explained.labels)
+                print(json.dumps(reasons, ensure_ascii=False) if args.json else explaining.as_text(reasons), flush=True)
 
 
+@GROUP.command(
+    "what a model is and its strongest weights",
+    argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP),
+    argument("--label", help="only weights of this label"),
+    argument("--top", type=whole_number, default=20, metavar="N", help="weights shown (20)"),
+    AS_JSON,
+    argument(
+        "--picture",
+        type=Path,
+        metavar="FILE",
+        help="draw the weights of a template by value and label, as .html or .svg",
+    ),
+    argument("--template", metavar="LINE", help="template of the picture (one with weights of pairs)"),
+)
 def inspect(args) -> None:
     from espalier.engine.model import Model
     from espalier.tasks.answering.explain import strongest
@@ -72,7 +131,7 @@ def inspect(args) -> None:
         write_picture(args.picture, model, args.template)
     if args.json:
         print_json({"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
-               "active": len(model.theta), "weights": rows})  # fmt: skip
+                    "active": len(model.theta), "weights": rows})  # fmt: skip
         return
     print(f"{path}: {len(model.theta):,} active weights, {len(model.labels)} labels, {len(model.templates)} templates")
     for key in sorted(info):
@@ -83,6 +142,16 @@ def inspect(args) -> None:
         print(f"picture {args.picture}")
 
 
+@GROUP.command(
+    "models along a path of rho1: size against quality",
+    *PARAMETERS,
+    argument("--points", type=whole_number, default=10, metavar="N", help="values of rho1 (10)"),
+    argument("--from", type=float, default=None, metavar="RHO1", dest="largest", help="the largest (10)"),
+    argument("--to", type=float, default=None, metavar="RHO1", dest="smallest", help="the smallest (0.05)"),
+    flag("--sparser", "the smallest model within a standard error of the best"),
+    DIRECT,
+    flag("--json", "print the points as JSON"),
+)
 def sweep(args) -> None:
     from espalier.flows.terminal import Terminal
     from espalier.tasks.pages.path_page import as_text

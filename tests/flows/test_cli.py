@@ -65,6 +65,12 @@ def test_no_command_prints_the_help_and_is_an_error(espalier):
     assert code == 2 and out.startswith("usage: espalier")
 
 
+def test_every_declared_command_is_there_once():
+    modules = {path.stem for path in (ROOT / "flows" / "commands").glob("*.py") if "GROUP = " in path.read_text()}
+    assert modules == {module.__name__.rpartition(".")[2] for module in cli.GROUPS}
+    assert len(cli.DECLARED) == len(cli.COMMANDS)
+
+
 LOADED = """
 import contextlib, io, json, sys
 from espalier.flows import cli

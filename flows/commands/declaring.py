@@ -1,0 +1,59 @@
+"""How a command is declared: its help, its arguments and the function that runs it, stated once and side by side.
+
+A module of commands makes a `Group` and puts `@GROUP.command(help, argument(…), …)` before each function, whose name
+is that of the command. The function takes the parsed arguments; what it returns is the exit code, None is 0.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Argument(NamedTuple):
+    """An option or a positional argument, as `argparse.ArgumentParser.add_argument` takes it."""
+
+    names: tuple[str, ...]
+    settings: dict
+
+
+def argument(*names: str, **settings) -> Argument:
+    """An argument with the names and settings that argparse knows."""
+    return Argument(names, settings)
+
+
+def flag(name: str, help: str) -> Argument:
+    """An option without a value: False, and True where it is given."""
+    return argument(name, action="store_true", help=help)
+
+
+class Command(NamedTuple):
+    """A command with all that the parser must know of it."""
+
+    name: str
+    help: str
+    arguments: tuple[Argument, ...]
+    run: Callable[[argparse.Namespace], int | None]
+    epilog: str | None = None
+
+    def add_to(self, parsers) -> None:
+        """Add its parser to the subparsers of `espalier`."""
+        description = self.help[0].upper() + self.help[1:] + "."
+        parser = parsers.add_parser(self.name, help=self.help, description=description, epilog=self.epilog)
+        for names, settings in self.arguments:
+            parser.add_argument(*names, **settings)
+
+
+class Group:
+    """The commands of a module, in the order in which they are declared."""
+
+    def __init__(self):
+        self.commands: list[Command] = []
+
+    def command(self, help: str, *arguments: Argument, epilog: str | None = None) -> Callable:
+        """A decorator that declares a function as the command of its name and leaves it as it is."""
+
+        def declare(function: Callable[[argparse.Namespace], int | None]) -> Callable:
+            self.commands.append(Command(function.__name__, help, arguments, function, epilog))
+            return function
+
+        return declare
