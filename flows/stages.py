@@ -23,7 +23,7 @@ from espalier.tasks.templating.pattern_files import named_lists
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
 OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result, so nothing depends on them
 # Code that every stage rests on.
-ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store.py")
+ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store")
 
 READING = ("tasks/formats", "tasks/limits.py", "tasks/pages/__init__.py", "tasks/pages/page.py", "tasks/sources")
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",

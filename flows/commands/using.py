@@ -63,7 +63,7 @@ def _model_path(args) -> Path:
     ),
 )
 def tag(args) -> None:
-    from espalier.engine.model import Model
+    from espalier.engine import families
     from espalier.tasks.answering import stream
 
     asked = stream.Asked(
@@ -71,7 +71,7 @@ def tag(args) -> None:
         args.source, args.decode, args.scheme_out,
     )  # fmt: skip
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
-    for answer in stream.tag_file(Model.load(_model_path(args)), args.file, asked):
+    for answer in stream.tag_file(families.load(_model_path(args)), args.file, asked):
         out.write(answer)
         out.flush()
 
@@ -83,11 +83,11 @@ def tag(args) -> None:
     flag("--json", "as JSON, one sequence a line"),
 )
 def explain(args) -> None:
-    from espalier.engine.model import Model
+    from espalier.engine import families
     from espalier.tasks.answering import explain as explaining
     from espalier.tasks.answering import stream
 
-    model = Model.load(_model_path(args))
+    model = families.load(_model_path(args))
     asked = stream.Asked(args.words, args.separator).completed(model, args.file)
     if asked.source not in ("words", "conll", "jsonl"):
         raise EspalierError(f"{args.file}: explain reads columns and JSON lines, not {asked.source}; convert it first")
@@ -117,11 +117,11 @@ def explain(args) -> None:
     argument("--template", metavar="LINE", help="template of the picture (one with weights of pairs)"),
 )
 def inspect(args) -> None:
-    from espalier.engine.model import Model
+    from espalier.engine import families
     from espalier.tasks.answering.explain import strongest
 
     path = _model_path(args)
-    model = Model.load(path)
+    model = families.load(path)
     rows = strongest(model, args.label, args.top)
     lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
     info = model.info | ({"lists": lists} if lists else {})
