@@ -4,7 +4,7 @@ Everything is written to a temporary name in the same folder and then renamed, s
 reader, a crash or a full disk never leaves half a file in the place of a good one.
 
 `places` names the artefacts, `files` writes whole files, `records` reads JSON, `tables` reads and writes Arrow;
-`tokens` and `features` are the tables of the stages. Callers say `from espalier.tasks import store` and `store.NAME`.
+`tokens` and `features` are the tables of the stages, `models` the models. Callers say `from espalier.tasks import store` and `store.NAME`.
 """
 
 # ruff: noqa: F401 (names for callers)
@@ -22,6 +22,7 @@ from espalier.tasks.store.features import (
     write_shard,
 )
 from espalier.tasks.store.files import NO_ROOM, file_hash, replacing, write_csv, write_json, write_jsonl, write_text
+from espalier.tasks.store.models import read_model, write_model
 from espalier.tasks.store.places import (
     ARCHIVE,
     CANDIDATE,
