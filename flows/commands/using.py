@@ -85,14 +85,14 @@ def tag(args) -> None:
 def explain(args) -> None:
     from espalier.engine import families
     from espalier.tasks.answering import explain as explaining
-    from espalier.tasks.answering import stream
+    from espalier.tasks.answering import incoming, stream, text_blocks
 
     model = families.load(_model_path(args))
     asked = stream.Asked(args.words, args.separator).completed(model, args.file)
     if asked.source not in ("words", "conll", "jsonl"):
         raise EspalierError(f"{args.file}: explain reads columns and JSON lines, not {asked.source}; convert it first")
-    with stream.opened(args.file) as (source, name):
-        for block in stream.blocks(stream.pieces(source, name), name, asked):
+    with incoming.opened(args.file) as (source, name):
+        for block in text_blocks.blocks(incoming.pieces(source, name), name, asked):
             if not len(block.line):
                 continue
             tokens, at = block.columns[0].to_pylist(), 0

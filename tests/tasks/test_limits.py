@@ -11,7 +11,7 @@ from stage_runs import run_stages
 
 from espalier.engine.errors import EspalierError
 from espalier.tasks import formats, limits
-from espalier.tasks.answering import stream
+from espalier.tasks.answering import incoming, stream
 from espalier.tasks.formats import jsonl, libsvm, streams
 from espalier.tasks.formats.reading import Reading
 from espalier.tasks.params import Params
@@ -100,7 +100,7 @@ def test_sequences_have_so_many_tokens_at_most(tmp_path, monkeypatch):
     with pytest.raises(EspalierError, match=r"the sequence from line 2 of .* on has 3 tokens, expected at most 2: cut"):
         list(formats.read_blocks([path], Reading(), labelled=True))
     with pytest.raises(EspalierError, match="the sequence from line 1 of standard input on has 3 tokens"):
-        list(stream.answers(model_of(), [b"a\nb\na\n\n"], stream.STANDARD_INPUT))
+        list(stream.answers(model_of(), [b"a\nb\na\n\n"], incoming.STANDARD_INPUT))
 
 
 def test_a_word_of_many_characters_is_refused_and_one_of_a_hundred_thousand_is_not():
@@ -108,8 +108,8 @@ def test_a_word_of_many_characters_is_refused_and_one_of_a_hundred_thousand_is_n
     with pytest.raises(
         EspalierError, match="line 1 of standard input on has 1,000,001 tokens, expected at most 1,000,000"
     ):
-        list(stream.answers(model, [b"a" * 1_000_001], stream.STANDARD_INPUT, words))
-    (answer,) = stream.answers(model, [b"a" * 100_000], stream.STANDARD_INPUT, words)
+        list(stream.answers(model, [b"a" * 1_000_001], incoming.STANDARD_INPUT, words))
+    (answer,) = stream.answers(model, [b"a" * 100_000], incoming.STANDARD_INPUT, words)
     assert answer.count(b" ") == 99_999
 
 
@@ -147,12 +147,12 @@ def test_a_corpus_of_ordinary_text_unpacks(tmp_path, monkeypatch):
 def test_a_pipe_that_comes_drop_by_drop_is_read_once(monkeypatch):
     """Each byte is looked at a few times, not once for each piece that comes after it."""
     looked = []
-    real = stream._after_empty_line
+    real = incoming._after_empty_line
     monkeypatch.setattr(
-        stream, "_after_empty_line", lambda data, low: looked.append(len(data) - low) or real(data, low)
+        incoming, "_after_empty_line", lambda data, low: looked.append(len(data) - low) or real(data, low)
     )
     pieces = [b"aaaaaaaaa\n"] * 2000
-    assert b"".join(stream.whole(pieces)) == b"".join(pieces)
+    assert b"".join(incoming.whole(pieces)) == b"".join(pieces)
     assert sum(looked) <= 2 * 10 * 2000
 
 

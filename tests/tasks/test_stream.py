@@ -16,8 +16,8 @@ from small_models import LETTERS, best_by_enumeration, model_of, observations_of
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.weights.layout import dense_layout
-from espalier.tasks.answering import stream
-from espalier.tasks.answering.stream import Asked
+from espalier.tasks.answering import incoming, stream
+from espalier.tasks.answering.asked import Asked
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 FILE = "some.conll"
@@ -84,7 +84,7 @@ def test_the_bytes_do_not_depend_on_how_the_input_comes(words, cuts, asked):
 @EXAMPLES
 @given(st.lists(st.sampled_from([b"a", b" ", b"\t", b"\n", b"\r", b"\n\n", b"\xef\xbb\xbf"]), max_size=14))
 def test_pieces_end_behind_an_empty_line_and_nothing_is_lost(pieces):
-    found = list(stream.whole(pieces))
+    found = list(incoming.whole(pieces))
     assert b"".join(found) in (b"".join(pieces), b"".join(pieces).removeprefix(b"\xef\xbb\xbf"))
     for text in found[:-1]:
         assert text.endswith(b"\n") and not text.split(b"\n")[-2].rstrip(b"\r").strip(b" \t")
@@ -138,8 +138,8 @@ def test_a_pipe_is_answered_as_soon_as_an_empty_line_comes():
     """The writer sends the next sequence only after it has read the answer to the one before."""
     there, here = os.pipe()
     with os.fdopen(there, "rb") as source, os.fdopen(here, "wb", buffering=0) as sink:
-        assert stream.comes_in_pieces(source)
-        found = stream.answers(NOTHING, stream.pieces(source, FILE), FILE)
+        assert incoming.comes_in_pieces(source)
+        found = stream.answers(NOTHING, incoming.pieces(source, FILE), FILE)
         sink.write(b"a\n\nb\n")
         assert next(found) == b"a\tX\n\n"
         sink.write(b"c\n\n")
@@ -156,14 +156,14 @@ def test_what_is_there_is_taken_together_up_to_a_limit():
         writer = threading.Thread(target=lambda: (os.write(here, b"x" * 50_000), os.close(here)))
         writer.start()
         writer.join()
-        assert [len(piece) for piece in stream.pieces(source, FILE, 20_000)] == [20_000, 20_000, 10_000]
+        assert [len(piece) for piece in incoming.pieces(source, FILE, 20_000)] == [20_000, 20_000, 10_000]
 
 
 def test_files_and_buffers_do_not_come_in_pieces(tmp_path):
     (tmp_path / "some").write_bytes(b"a")
     with (tmp_path / "some").open("rb") as file:
-        assert not stream.comes_in_pieces(file)
-    assert not stream.comes_in_pieces(io.BytesIO(b"a"))
+        assert not incoming.comes_in_pieces(file)
+    assert not incoming.comes_in_pieces(io.BytesIO(b"a"))
 
 
 # ---- words in, labels out

@@ -1,0 +1,64 @@
+"""What a user asks of a model: how the input is to be read, and what is to be answered."""
+
+from dataclasses import dataclass, replace
+
+from espalier.engine.errors import EspalierError
+from espalier.engine.labels.scheme import Transitions
+from espalier.engine.model import Model
+from espalier.tasks.answering.decoding import decoder_of
+from espalier.tasks.answering.own_format import OwnFormat, format_of
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the input is to be read and what is to be answered."""
+
+    words: bool = False  # each line is a sequence, its characters are the tokens
+    separator: str | None = None  # between columns; None is any run of blanks and tabs
+    scores: bool = False  # probabilities of labels and sequences
+    nbest: int = 0  # labellings with their log-probabilities; 0 is the best alone
+    format: str | None = None  # of the answers; None: JSON lines for JSON lines, else columns
+    scheme: str | None = None  # of the transitions that are allowed; see engine.labels.scheme
+    known: int | None = None  # column of labels that are known beforehand
+    unknown: str | None = None  # what stands in it where nothing is known; None: as in the training files, or _
+    source: str | None = None  # the format of the input; None: by its name
+    decode: str | None = None  # viterbi or posterior; None: as the model says
+    labels: str | None = None  # the scheme that labels are answered in; None: that of the training files, model: none
+    own: OwnFormat = OwnFormat()  # of the files that the model was trained on
+
+    def completed(self, model: Model, file: str = "-") -> "Asked":
+        """With what the model knows of its files where nothing was asked for."""
+        own = OwnFormat.of(model.info)
+        source = "words" if self.words else format_of(file, self.source, own)
+        return replace(
+            self, own=own, source=source, separator=self.separator or own.separator,
+            format=self.format or ("jsonl" if source == "jsonl" else "columns"),
+            unknown=self.unknown or own.unknown or "_", decode=decoder_of(model, self.decode),
+            labels=None if self.labels == "model" else self.labels or own.scheme,
+        )  # fmt: skip
+
+    def transitions(self, model: Model) -> Transitions | None:
+        if not self.scheme:
+            return None
+        from espalier.engine.labels.scheme import transitions_of
+
+        return transitions_of(model.labels, True if self.scheme == "auto" else self.scheme)
+
+    def check(self, model: Model) -> None:
+        """What can be refused before anything is read."""
+        if self.scheme and self.decode == "posterior":
+            raise EspalierError(
+                "posterior decoding takes each label by itself and cannot keep to a scheme: leave --scheme out, or "
+                "say --decode viterbi"
+            )
+        if self.nbest and self.decode == "posterior":
+            raise EspalierError("the best labellings are those of Viterbi: leave --nbest out, or say --decode viterbi")
+        if self.known is None:
+            return
+        if self.words or self.source not in ("conll", None):
+            raise EspalierError("known labels need a column of their own: expected input in columns, without --words")
+        if self.unknown in model.labels:
+            raise EspalierError(
+                f"{self.unknown!r} is a label of this model and cannot stand for an unknown one as well: "
+                "say with --unknown what does"
+            )
