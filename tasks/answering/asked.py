@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.scheme import Transitions
-from espalier.engine.model import Model
-from espalier.tasks.answering.decoding import decoder_of
 from espalier.tasks.answering.own_format import OwnFormat, format_of
 
 
@@ -26,25 +25,25 @@ class Asked:
     labels: str | None = None  # the scheme that labels are answered in; None: that of the training files, model: none
     own: OwnFormat = OwnFormat()  # of the files that the model was trained on
 
-    def completed(self, model: Model, file: str = "-") -> "Asked":
+    def completed(self, model: Labeller, file: str = "-") -> "Asked":
         """With what the model knows of its files where nothing was asked for."""
         own = OwnFormat.of(model.info)
         source = "words" if self.words else format_of(file, self.source, own)
         return replace(
             self, own=own, source=source, separator=self.separator or own.separator,
             format=self.format or ("jsonl" if source == "jsonl" else "columns"),
-            unknown=self.unknown or own.unknown or "_", decode=decoder_of(model, self.decode),
+            unknown=self.unknown or own.unknown or "_", decode=model.decoder(self.decode),
             labels=None if self.labels == "model" else self.labels or own.scheme,
         )  # fmt: skip
 
-    def transitions(self, model: Model) -> Transitions | None:
+    def transitions(self, model: Labeller) -> Transitions | None:
         if not self.scheme:
             return None
         from espalier.engine.labels.scheme import transitions_of
 
         return transitions_of(model.labels, True if self.scheme == "auto" else self.scheme)
 
-    def check(self, model: Model) -> None:
+    def check(self, model: Labeller) -> None:
         """What can be refused before anything is read."""
         if self.scheme and self.decode == "posterior":
             raise EspalierError(

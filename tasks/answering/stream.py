@@ -16,10 +16,8 @@ from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.features import columns_needed, features_of
 from espalier.engine.labels.scheme import Transitions
-from espalier.engine.model import Model
 from espalier.tasks.answering.answer_text import Labelled, writer
 from espalier.tasks.answering.asked import Asked
-from espalier.tasks.answering.decoding import decoded, decoder_of
 from espalier.tasks.answering.incoming import BLOCK, SMALL_BLOCK, opened, pieces
 from espalier.tasks.answering.own_format import Letters, OwnFormat
 from espalier.tasks.answering.text_blocks import TextBlock, blocks, table_blocks

@@ -4,7 +4,8 @@ Everything is written to a temporary name in the same folder and then renamed, s
 reader, a crash or a full disk never leaves half a file in the place of a good one.
 
 `places` names the artefacts, `files` writes whole files, `records` reads JSON, `tables` reads and writes Arrow;
-`tokens` and `features` are the tables of the stages, `models` the models. Callers say `from espalier.tasks import store` and `store.NAME`.
+`tokens` and `features` are the tables of the stages, `models` the models. Callers say
+`from espalier.tasks import store` and `store.NAME`.
 """
 
 # ruff: noqa: F401 (names for callers)
