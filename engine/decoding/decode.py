@@ -14,9 +14,10 @@ from espalier.engine.chain.scores import density, make_factors, padded, pair_sco
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import constraints
 from espalier.engine.decoding.constraints import make_constraints, unrestricted
-from espalier.engine.decoding.nbest import NBest, best_labellings
+from espalier.engine.decoding.nbest import best_labellings
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
+from espalier.engine.lattice.decode import NBest
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_run, add_runs
 from espalier.engine.runtime.jit import kernel

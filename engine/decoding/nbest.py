@@ -1,7 +1,5 @@
 """The n best labellings of each sequence, exactly."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from espalier.engine.chain.pair_sets import PairSets
@@ -11,15 +9,6 @@ from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import balanced
 from espalier.engine.weights.layout import Layout
-
-
-class NBest(NamedTuple):
-    """Up to n labellings of N sequences with T positions in all, best first."""
-
-    count: np.ndarray  # int64 [N], how many there are
-    scores: np.ndarray  # float64 [N, n], -inf where there are fewer
-    log_probabilities: np.ndarray  # float64 [N, n], among the allowed labellings
-    labels: np.ndarray  # int32 [n, T], -1 where there are fewer
 
 
 def best_labellings(theta, dataset: Dataset, layout: Layout, sets: PairSets, constraints: Constraints, n: int):

@@ -27,6 +27,9 @@ from espalier.engine.estimator import CRF  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
 from espalier.engine.labels.scheme import Transitions  # noqa: E402
+from espalier.engine.lattice import decode as lattice_decode  # noqa: E402
+from espalier.engine.lattice.lattice import make_lattice  # noqa: E402
+from espalier.engine.lattice.limits import make_limits  # noqa: E402
 from espalier.engine.losses import feature_selection  # noqa: E402
 from espalier.engine.losses.chain_objective import ChainObjective  # noqa: E402
 from espalier.engine.optimise.penalty import ElasticNet  # noqa: E402
@@ -191,6 +194,31 @@ def decoders(packed, theta):
     return [*found, active_part(theta, packed.layout)[0]]
 
 
+def lattices():
+    """All that a lattice is asked, with and without limits, at ordinary and at extreme scores, some impossible."""
+    packed, rng, found = PACKED[0], np.random.default_rng(6), []
+    tokens, n_labels = len(packed.dataset.labels), packed.layout.n_labels
+    which = rng.integers(0, 2, tokens)
+    which[packed.dataset.offsets[:-1]] = -1
+    some = make_limits(packed.dataset, n_labels, **limits(packed))
+    for scale in (1.0, 700.0):
+        here, between = scale * rng.normal(size=(tokens, n_labels)), scale * rng.normal(size=(2, n_labels, n_labels))
+        here[::3, 1], between[0, 1, 2] = -np.inf, -np.inf
+        lattice = make_lattice(here, between, which, packed.dataset.offsets)
+        for given in (None, some):
+            best = lattice_decode.nbest(lattice, 3, given)
+            there = np.arange(3)[None] < best.count[:, None]
+            found += [best.count, best.scores[there], best.log_probabilities[there], best.labels]
+            found += [
+                function(lattice, limits=given)
+                for function in (lattice_decode.log_partition, lattice_decode.best, lattice_decode.posterior,
+                                 lattice_decode.marginals, lattice_decode.pair_marginals, lattice_decode.entropy)
+            ]  # fmt: skip
+            found += [lattice_decode.sample(lattice, np.random.default_rng(1), 2, given)]
+            found += [lattice_decode.log_probability(lattice, best.labels[0], given)]
+    return found
+
+
 # Other families -------------------------------------------------------------------------------------
 
 
@@ -253,7 +281,8 @@ CASES = {
        for function in (chain, block_objective, sharded, partial, token_weights, entropy, one_block, decoders,
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
-    **{function.__name__: function for function in (virtual, logistic, clusters, small_tables, alignment, texts)},
+    **{function.__name__: function
+       for function in (virtual, lattices, logistic, clusters, small_tables, alignment, texts)},
 }  # fmt: skip
 
 
