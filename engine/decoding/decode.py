@@ -1,30 +1,36 @@
 """Decoding and posterior quantities of a data set under weights theta.
 
+What is asked often, of many sequences and without limits, has kernels of its own that add weights up as they go:
+Viterbi here, marginals and log Z by scaled forward-backward in `engine.chain`. All else goes through lattices.
+
 Functions that take `allowed` and `transitions` look at the allowed labellings only, as
 if the others did not exist: `allowed` is bool [T, Y], or "labels" for the data set's own
 labels and label sets; `transitions` is a `Transitions`, see `engine.labels.scheme`.
 """
 
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 
+from espalier.engine.chain.chain_lattice import LatticeBlock, chain_lattice, lattice_blocks
 from espalier.engine.chain.column_groups import no_composites
 from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, check_theta, pair_sets
 from espalier.engine.chain.posteriors import all_log_partitions, in_lockstep, posterior_rows, posteriors
-from espalier.engine.chain.scores import density, make_factors, padded, pair_scores, position_scores
+from espalier.engine.chain.scores import density, make_factors, padded, pair_scores
 from espalier.engine.data.dataset import Dataset
-from espalier.engine.decoding import constraints
-from espalier.engine.decoding.constraints import make_constraints, unrestricted
-from espalier.engine.decoding.nbest import best_labellings
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
-from espalier.engine.lattice.decode import NBest
+from espalier.engine.lattice import decode as lattices
+from espalier.engine.lattice.decode import PAIR_BYTES, NBest, refuse_many_pairs
+from espalier.engine.lattice.limits import ImpossibleSequence, Limits, make_limits, restrict
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_run, add_runs
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import PIECES, balanced
 from espalier.engine.weights.layout import Layout
 
-PAIR_BYTES = 1 << 30  # what the marginals of all pairs may take unless the caller says more
 WIDE_SHARE = 5  # a run of at least one in so many labels is added faster as a full row
 WIDE_BYTES = 1 << 22  # of all such rows, so that they stay in the cache
 
@@ -35,9 +41,12 @@ def log_partition(
 ) -> np.ndarray:  # fmt: skip
     """log Z(x^n) of each sequence, float64 [N]."""
     sets = _sets(dataset, layout, theta)
-    restriction = make_constraints(dataset, layout, allowed, transitions)
-    if restriction is not None:
-        return constraints.run(theta, dataset, layout, sets, restriction)
+    limits = make_limits(dataset, layout.n_labels, allowed, transitions)
+    if limits is not None:
+        log_z = np.empty(len(dataset.weights))
+        for block, part in _by_blocks(lattices.log_partition, dataset, layout, theta, sets, limits):
+            log_z[block.sequences] = part
+        return log_z
     factors, schedule = make_factors(theta, layout, sets, sparse), in_lockstep(dataset, layout, sets)
     return all_log_partitions(theta, dataset, layout, sets, factors, schedule, no_composites(dataset))
 
@@ -48,32 +57,32 @@ def _sets(dataset: Dataset, layout: Layout, theta: np.ndarray) -> PairSets:
     return pair_sets(dataset, layout)
 
 
+def _by_blocks(
+    function: Callable, dataset: Dataset, layout: Layout, theta: np.ndarray, sets: PairSets, limits: Limits | None
+) -> Iterator[tuple[LatticeBlock, Any]]:
+    """(block, function(its lattice under the limits)) of runs of sequences, in order, so that memory stays bounded."""
+    for block in lattice_blocks(dataset, layout, theta, sets):
+        part = None if limits is None else limits._replace(row=limits.row[block.positions])
+        try:
+            result = function(restrict(block.lattice, part, in_place=True))
+        except ImpossibleSequence as error:  # which counts the sequences of the block
+            raise ImpossibleSequence(block.sequences.start + error.sequence) from None
+        yield block, result
+
+
 def sequence_score(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
     """Score of one labelling of each sequence (the data set's own by default), float64 [N]."""
     labels = dataset.labels if labels is None else labels
     check_labels(labels, layout)
-    sets = _sets(dataset, layout, theta)
-    out = np.empty(len(dataset.weights))
-    _score(theta, layout, dataset.observations, dataset.offsets, sets, labels, out)
-    return out
+    sets, scores = _sets(dataset, layout, theta), np.empty(len(dataset.weights))
+    for block in lattice_blocks(dataset, layout, theta, sets):
+        scores[block.sequences] = lattices.score(block.lattice, labels[block.positions])
+    return scores
 
 
 def sequence_log_probability(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
     """log p(y^n | x^n), float64 [N]."""
     return sequence_score(dataset, layout, theta, labels) - log_partition(dataset, layout, theta)
-
-
-@kernel
-def _score(theta, layout, observations, offsets, sets, labels, out):
-    here, pairs = np.empty(layout.n_labels), np.empty(layout.n_labels**2)
-    for n in range(len(out)):
-        out[n] = 0.0
-        for t in range(offsets[n], offsets[n + 1]):
-            position_scores(theta, layout, observations, t, t == offsets[n], here)
-            out[n] += here[labels[t]]
-            if t > offsets[n]:
-                pair_scores(theta, layout, sets, sets.of_position[t], pairs)
-                out[n] += pairs[labels[t - 1] * layout.n_labels + labels[t]]
 
 
 def marginals(
@@ -82,10 +91,11 @@ def marginals(
 ) -> np.ndarray:  # fmt: skip
     """p(y_t = y | x) at each position, float64 [T, Y]."""
     sets = _sets(dataset, layout, theta)
-    restriction = make_constraints(dataset, layout, allowed, transitions)
-    if restriction is not None:
+    limits = make_limits(dataset, layout.n_labels, allowed, transitions)
+    if limits is not None:
         gamma = np.empty((len(dataset.labels), layout.n_labels))
-        constraints.run(theta, dataset, layout, sets, restriction, gamma)
+        for block, part in _by_blocks(lattices.marginals, dataset, layout, theta, sets, limits):
+            gamma[block.positions] = part
         return gamma
     plain = dataset._replace(weights=np.ones(len(dataset.weights)))
     factors = make_factors(theta, layout, sets, sparse)
@@ -100,16 +110,13 @@ def pair_marginals(
 ) -> np.ndarray:  # fmt: skip
     """p(y_{t-1} = y', y_t = y | x), float64 [T, Y, Y], zero at first positions; for data that fit `limit` bytes."""
     sets, n_labels, tokens = _sets(dataset, layout, theta), layout.n_labels, len(dataset.labels)
-    bytes_needed = 8 * tokens * n_labels * (n_labels + 1)
-    if bytes_needed > limit:
-        raise EspalierError(
-            f"the marginals of pairs of {n_labels} labels at {tokens} positions take {bytes_needed:,} bytes, the limit "
-            f"is {limit:,}: take fewer sequences at a time, or raise limit"
-        )
-    restriction = make_constraints(dataset, layout, allowed, transitions) or unrestricted(dataset, layout)
-    gamma, between = np.empty((tokens, n_labels)), np.empty((tokens, n_labels**2))
-    constraints.run(theta, dataset, layout, sets, restriction, gamma, between)
-    return between.reshape(tokens, n_labels, n_labels)
+    refuse_many_pairs(tokens, n_labels, limit)
+    limits = make_limits(dataset, n_labels, allowed, transitions)
+    pairs = np.empty((tokens, n_labels, n_labels))
+    decoder = functools.partial(lattices.pair_marginals, limit=limit)
+    for block, part in _by_blocks(decoder, dataset, layout, theta, sets, limits):
+        pairs[block.positions] = part
+    return pairs
 
 
 def posterior(
@@ -130,11 +137,18 @@ def nbest(
     """The n likeliest labellings of each sequence, best first, with scores and log-probabilities; see `NBest`."""
     if n < 1:
         raise EspalierError(f"n is {n}: expected at least 1 labelling")
-    sets = _sets(dataset, layout, theta)
-    restriction = make_constraints(dataset, layout, allowed, transitions) or unrestricted(dataset, layout)
-    count, scores, labels = best_labellings(theta, dataset, layout, sets, restriction, n)
-    log_z = log_partition(dataset, layout, theta, sparse, allowed, transitions)
-    return NBest(count, scores, np.minimum(scores - log_z[:, None], 0.0), labels)
+    density(sparse)  # of no use to a lattice, but refused alike everywhere
+    sets, sequences = _sets(dataset, layout, theta), len(dataset.weights)
+    limits = make_limits(dataset, layout.n_labels, allowed, transitions)
+    found = NBest(
+        np.empty(sequences, np.int64), *np.empty((2, sequences, n)), np.empty((n, len(dataset.labels)), np.int32)
+    )
+    for block, part in _by_blocks(functools.partial(lattices.nbest, n=n), dataset, layout, theta, sets, limits):
+        found.count[block.sequences] = part.count
+        found.scores[block.sequences] = part.scores
+        found.log_probabilities[block.sequences] = part.log_probabilities
+        found.labels[:, block.positions] = part.labels
+    return found
 
 
 def viterbi(
@@ -142,17 +156,18 @@ def viterbi(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """The likeliest labels of each sequence, int32 [T]; among equals the smallest label wins, from the end."""
-    sets = _sets(dataset, layout, theta)
-    restriction = make_constraints(dataset, layout, allowed, transitions)
-    if restriction is not None:
-        return best_labellings(theta, dataset, layout, sets, restriction, 1)[2][0]
+    sets, labels = _sets(dataset, layout, theta), np.empty(len(dataset.labels), np.int32)
+    limits = make_limits(dataset, layout.n_labels, allowed, transitions)
+    if limits is not None:
+        for block, part in _by_blocks(lattices.best, dataset, layout, theta, sets, limits):
+            labels[block.positions] = part
+        return labels
     table, wide = _pair_table(theta, layout, sets, density(sparse)), _wide_runs(theta, dataset, layout)
-    out = np.empty(len(dataset.labels), np.int32)
     threads.run(
-        lambda run: _viterbi(theta, layout, dataset.observations, dataset.offsets, sets, *table, *wide, *run, out),
+        lambda run: _viterbi(theta, layout, dataset.observations, dataset.offsets, sets, *table, *wide, *run, labels),
         balanced(np.diff(dataset.offsets)),
     )
-    return out
+    return labels
 
 
 def _wide_runs(theta: np.ndarray, dataset: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -356,17 +371,8 @@ def _before_sparse(code, score, lo, hi, best, t, y, n_labels):
 
 def score_arrays(dataset: Dataset, layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All scores written out: of positions [T, Y] and of pairs [T, Y, Y] (zero at first positions); small data only."""
-    sets = _sets(dataset, layout, theta)
-    here = np.zeros((len(dataset.labels), layout.n_labels))
-    between = np.zeros((len(dataset.labels), layout.n_labels**2))
-    _write_out(theta, layout, dataset.observations, dataset.offsets, sets, here, between)
-    return here, between.reshape(-1, layout.n_labels, layout.n_labels)
-
-
-@kernel
-def _write_out(theta, layout, observations, offsets, sets, here, between):
-    for n in range(len(offsets) - 1):
-        for t in range(offsets[n], offsets[n + 1]):
-            position_scores(theta, layout, observations, t, t == offsets[n], here[t])
-            if t > offsets[n]:
-                pair_scores(theta, layout, sets, sets.of_position[t], between[t])
+    lattice = chain_lattice(dataset, layout, theta)
+    between = np.zeros((len(lattice.here), layout.n_labels, layout.n_labels))
+    inner = np.flatnonzero(lattice.which >= 0)
+    between[inner] = lattice.between[lattice.which[inner]]
+    return lattice.here, between

@@ -33,7 +33,7 @@ class NBest(NamedTuple):
 
 def log_partition(lattice: Lattice, limits: Limits | None = None) -> np.ndarray:
     """log of the sum of exp(score) over the labellings of each sequence, float64 [N]."""
-    return _forward_backward(restrict(lattice, limits), NO_MARGINALS, NO_PAIRS)
+    return forward_backward(restrict(lattice, limits), NO_MARGINALS, NO_PAIRS)
 
 
 def score(lattice: Lattice, labels) -> np.ndarray:
@@ -74,7 +74,7 @@ def nbest(lattice: Lattice, n: int, limits: Limits | None = None) -> NBest:
 def marginals(lattice: Lattice, limits: Limits | None = None) -> np.ndarray:
     """The probability of each label at each position, float64 [T, Y]."""
     gamma = np.empty(lattice.here.shape)
-    _forward_backward(restrict(lattice, limits), gamma, NO_PAIRS)
+    forward_backward(restrict(lattice, limits), gamma, NO_PAIRS)
     return gamma
 
 
@@ -91,8 +91,19 @@ def pair_marginals(lattice: Lattice, limits: Limits | None = None, limit: int = 
     tokens, n_labels = lattice.here.shape
     refuse_many_pairs(tokens, n_labels, limit)
     gamma, pairs = np.empty((tokens, n_labels)), np.empty((tokens, n_labels, n_labels))
-    _forward_backward(restrict(lattice, limits), gamma, pairs)
+    forward_backward(restrict(lattice, limits), gamma, pairs)
     return pairs
+
+
+def forward_backward(lattice: Lattice, gamma: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """log Z [N]; fills the marginals of labels [T, Y] and of pairs [T, Y, Y] unless they are empty.
+
+    For callers that want them together, or have memory for them.
+    """
+    log_z = np.empty(len(lattice.offsets) - 1)
+    _in_threads(lattice, lambda lo, hi: _run(lattice, lo, hi, log_z, gamma, pairs))
+    refuse_impossible(log_z > -np.inf)
+    return log_z
 
 
 def refuse_many_pairs(tokens: int, n_labels: int, limit: int) -> None:
@@ -143,14 +154,6 @@ def _check_labels(labels, lattice: Lattice) -> np.ndarray:
 def _in_threads(lattice: Lattice, function) -> None:
     """function(lo, hi) over runs of sequences of about the same length."""
     threads.run(lambda piece: function(*piece), balanced(np.diff(lattice.offsets)))
-
-
-def _forward_backward(lattice: Lattice, gamma: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """log Z [N]; fills the marginals that are not empty; refuses what is impossible."""
-    log_z = np.empty(len(lattice.offsets) - 1)
-    _in_threads(lattice, lambda lo, hi: _run(lattice, lo, hi, log_z, gamma, pairs))
-    refuse_impossible(log_z > -np.inf)
-    return log_z
 
 
 @kernel

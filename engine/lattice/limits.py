@@ -84,15 +84,19 @@ def refuse_impossible(possible: np.ndarray) -> None:
         raise ImpossibleSequence(int(np.argmin(possible)))
 
 
-def restrict(lattice: Lattice, limits: Limits | None) -> Lattice:
-    """The lattice with -inf where something is forbidden; what no limit touches is shared, not copied."""
+def restrict(lattice: Lattice, limits: Limits | None, in_place: bool = False) -> Lattice:
+    """The lattice with -inf where something is forbidden.
+
+    What no limit touches is shared, not copied; in_place=True writes into the lattice, which then is the caller's to
+    throw away: fresh memory for all matrices costs more than the best labellings do.
+    """
     if limits is None:
         return lattice
     _check_fit(lattice, limits)
-    here, between = np.empty_like(lattice.here), lattice.between
+    here, between = lattice.here if in_place else np.empty_like(lattice.here), lattice.between
     threads.run(lambda piece: _limit_positions(lattice, limits, *piece, here), balanced(np.diff(lattice.offsets)))
     if not limits.pair.all() and len(between):
-        between = np.empty_like(lattice.between)
+        between = between if in_place else np.empty_like(between)
         threads.run(
             lambda piece: _limit_pairs(lattice.between, limits.pair.reshape(between.shape[1:]), *piece, between),
             threads.ranges(len(between), PIECES),

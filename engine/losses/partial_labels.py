@@ -8,12 +8,13 @@ not convex. This module has the second part of both; the first is that of any se
 
 import numpy as np
 
+from espalier.engine.chain.chain_lattice import chain_lattice
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.chain.scores import SAFE_RANGE, make_factors, position_scores
 from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, select
-from espalier.engine.decoding import constraints
-from espalier.engine.decoding.constraints import make_constraints
 from espalier.engine.errors import EspalierError
+from espalier.engine.lattice.decode import forward_backward, log_partition
+from espalier.engine.lattice.limits import make_limits, restrict
 from espalier.engine.losses.label_lists import (
     NO_GRADIENT,
     Chunks,
@@ -55,8 +56,8 @@ class PartialLabels:
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str):
         self.dataset, self.layout, self.sparse = dataset, layout, sparse
         self.sets = pair_sets(dataset, layout)
-        self.constraints = make_constraints(dataset, layout, "labels")
-        self.lists = label_lists(self.constraints.row, self.constraints.table)
+        self.limits = make_limits(dataset, layout.n_labels, "labels")
+        self.lists = label_lists(self.limits.row, self.limits.table)
         self.chunks = Chunks(dataset.offsets, layout.size)
 
     def value(self, theta: np.ndarray) -> float:
@@ -81,11 +82,23 @@ class PartialLabels:
 
     def _finish(self, theta, log_z, gradient) -> float:
         """Sequences with extreme scores follow by logarithms, one after the other."""
-        data, layout = self.dataset, self.layout
         for n in np.flatnonzero(np.isnan(log_z)):
-            log_z[n] = _by_logarithms(theta, layout, data.observations, self.sets, self.constraints, self.lists,
-                                      data.offsets[n], data.offsets[n + 1], data.weights[n], gradient)  # fmt: skip
-        return -dot(data.weights, log_z)
+            log_z[n] = self._by_lattice(theta, n, gradient)
+        return -dot(self.dataset.weights, log_z)
+
+    def _by_lattice(self, theta, n, gradient) -> float:
+        """log Z_A of sequence n; minus its expectations are added to `gradient` unless that is empty."""
+        data, layout = self.dataset, self.layout
+        lo, hi = data.offsets[n], data.offsets[n + 1]
+        lattice = chain_lattice(select(data, np.array([n])), layout, theta)
+        lattice = restrict(lattice, self.limits._replace(row=self.limits.row[lo:hi]), in_place=True)
+        if not len(gradient):
+            return log_partition(lattice)[0]
+        gamma, pairs = np.empty(lattice.here.shape), np.empty((hi - lo, layout.n_labels, layout.n_labels))
+        log_z = forward_backward(lattice, gamma, pairs)
+        _add_expectations(layout, data.observations, self.sets, self.lists, lo, hi, -data.weights[n], gamma,
+                          pairs.reshape(hi - lo, -1), gradient)  # fmt: skip
+        return log_z[0]
 
 
 @kernel
@@ -173,18 +186,11 @@ def _backward(layout, observations, sets, factors, lists, first, last, weight, a
 
 
 @kernel
-def _by_logarithms(theta, layout, observations, sets, restriction, lists, lo, hi, weight, gradient):
-    """log Z_A of one sequence with extreme scores; minus its expectations are added to `gradient` unless empty."""
-    n_labels = layout.n_labels
-    score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
-    log_z = constraints.forward(theta, layout, observations, sets, restriction, lo, hi, score, log_alpha)
-    if len(gradient) == 0:
-        return log_z
-    gamma, between = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels * n_labels))
-    constraints.backward(theta, layout, sets, restriction, lo, hi, score, log_alpha, gamma, between)
+def _add_expectations(layout, observations, sets, lists, lo, hi, weight, gamma, pairs, gradient):
+    """weight times the marginals gamma [L, Y] and pairs [L, Y * Y] of one sequence are added to `gradient`."""
     row, ptr, member = lists.row, lists.ptr, lists.member
     for t in range(lo, hi):
-        counts, here, end = -weight * gamma[t - lo], ptr[row[t]], ptr[row[t] + 1]
+        counts, here, end = weight * gamma[t - lo], ptr[row[t]], ptr[row[t] + 1]
         add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, member, here, end, counts,
                            gradient)  # fmt: skip
         if t == lo:
@@ -193,5 +199,4 @@ def _by_logarithms(theta, layout, observations, sets, restriction, lists, lo, hi
         else:
             before = row[t - 1]
             add_pairs(layout, sets, sets.of_position[t], member, ptr[before], ptr[before + 1], here, end,
-                      -weight * between[t - lo], gradient)  # fmt: skip
-    return log_z
+                      weight * pairs[t - lo], gradient)  # fmt: skip

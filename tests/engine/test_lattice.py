@@ -5,11 +5,15 @@ import pickle
 
 import numpy as np
 import pytest
-from chain_problems import SEEDS
+from chain_problems import SEEDS, lattices, pack, random_theta
 from hypothesis import given, settings
 from reference import lattice as oracle
+from reference.problems import random_problem
 
+from espalier.engine.chain import chain_lattice as chain
+from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import make_dataset
+from espalier.engine.decoding import decode as fused
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
 from espalier.engine.lattice import decode
@@ -340,6 +344,79 @@ def test_limits_leave_the_lattice_as_it_was():
     assert restrict(lattice, None) is lattice
     assert not np.shares_memory(restricted.here, lattice.here)
     assert not np.shares_memory(restricted.between, lattice.between)
+
+
+# ---- the lattice of a chain
+
+
+@EXAMPLES
+@given(lattices())
+@pytest.mark.nojit
+def test_the_kernels_of_the_chain_and_its_lattice_agree(problem):
+    """Scaled forward-backward and Viterbi straight from the weights say the same as the lattice."""
+    packed, theta = problem
+    crf, lattice = (packed.dataset, packed.layout, theta), chain.chain_lattice(packed.dataset, packed.layout, theta)
+    exact = {"rtol": 0.0, "atol": 1e-12}
+    for sparse in ("dense", "sparse"):
+        np.testing.assert_allclose(fused.log_partition(*crf, sparse), decode.log_partition(lattice), **exact)
+        np.testing.assert_allclose(fused.marginals(*crf, sparse), decode.marginals(lattice), **exact)
+        np.testing.assert_array_equal(fused.viterbi(*crf, sparse), decode.best(lattice))
+    found, labels = fused.sequence_log_probability(*crf), packed.dataset.labels
+    np.testing.assert_allclose(found, decode.log_probability(lattice, labels), **exact)
+    make_lattice(*lattice)
+
+
+def blocks_of(packed, theta, block_bytes):
+    sets = pair_sets(packed.dataset, packed.layout)
+    return list(chain.lattice_blocks(packed.dataset, packed.layout, theta, sets, block_bytes))
+
+
+@pytest.mark.nojit
+def test_blocks_are_the_lattice_in_pieces():
+    packed = pack(random_problem(5, 3, 4, 2, [3, 1, 2, 4, 9, 1]))
+    theta = random_theta(packed.layout.size, 2)
+    whole, counts = chain.chain_lattice(packed.dataset, packed.layout, theta), []
+    for block_bytes in (8, 500, 1 << 26):
+        blocks, end = blocks_of(packed, theta, block_bytes), 0
+        for lattice, sequences, positions in blocks:
+            assert sequences.start == end
+            end = sequences.stop
+            make_lattice(*lattice)
+            np.testing.assert_array_equal(lattice.offsets, whole.offsets[sequences.start : end + 1] - positions.start)
+            np.testing.assert_array_equal(lattice.here, whole.here[positions])
+            np.testing.assert_array_equal(lattice.which < 0, whole.which[positions] < 0)
+            np.testing.assert_array_equal(
+                lattice.between[lattice.which[lattice.which >= 0]],
+                whole.between[whole.which[positions][lattice.which >= 0]],
+            )
+            assert len(np.unique(lattice.which[lattice.which >= 0])) == len(lattice.between)
+            taken = lattice.here.nbytes + lattice.between.nbytes
+            assert taken <= block_bytes or sequences.stop == sequences.start + 1
+        assert end == 6
+        counts.append(len(blocks))
+    assert counts[0] == 6 > counts[1] > counts[2] == 1
+
+
+def test_decoding_by_blocks_changes_nothing_and_names_the_sequence(monkeypatch):
+    packed = pack(random_problem(5, 3, 4, 2, [3, 1, 2, 4, 9, 1]))
+    theta = random_theta(packed.layout.size, 2)
+    allowed = np.random.default_rng(1).random((20, 3)) < 0.7
+    allowed[:, 0] = True
+    seen = set()
+    for block_bytes in (8, 500, 1 << 26):
+
+        def blocks(*arguments, room=block_bytes):
+            return chain.lattice_blocks(*arguments, room)
+
+        monkeypatch.setattr(fused, "lattice_blocks", blocks)
+        crf = packed.dataset, packed.layout, theta
+        found = [function(*crf, allowed=allowed) for function in
+                 (fused.viterbi, fused.marginals, fused.log_partition, fused.pair_marginals)]  # fmt: skip
+        found += [*fused.nbest(*crf, 3), fused.sequence_score(*crf)]
+        seen.add(pickle.dumps(found))
+        with pytest.raises(EspalierError, match="sequence 3 has no labelling that is allowed"):
+            fused.viterbi(*crf, allowed=np.arange(20)[:, None] < [[7, 7, 7]])
+    assert len(seen) == 1
 
 
 # ---- refusals
