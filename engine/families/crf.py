@@ -4,8 +4,8 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
-from espalier.engine.decoding.nbest import NBest
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.lattice.decode import NBest
 
 
 class CrfLabeller(Labeller):

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from espalier.engine.data.dataset import Dataset
-from espalier.engine.decoding.nbest import NBest
 from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families import FAMILIES, require
+from espalier.engine.lattice.decode import NBest
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
 
