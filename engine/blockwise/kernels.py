@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.blockwise.factors import factor_at, pass_message, pull_message
-from espalier.engine.chain.logarithms import log_forward, log_step_back, log_sum
+from espalier.engine.chain.logarithms import join, log_back, log_forward, make_pair_step
 from espalier.engine.chain.scores import SAFE_RANGE
+from espalier.engine.lattice.recursions import position_marginals
 from espalier.engine.runtime.jit import kernel
 
 PAD = 8  # columns between rows of a scratch matrix, so that its rows do not meet in one cache set
@@ -625,7 +626,8 @@ def by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, c
     log_z = log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha)
     if not derive:
         return log_z
-    log_beta, pairs, terms = np.zeros(n_labels), np.empty(n_labels * n_labels), np.empty(n_labels)
+    step, log_beta, gamma = make_pair_step(n_labels), np.zeros(n_labels), np.empty((hi - lo, n_labels))
+    position_marginals(log_alpha, hi - 1 - lo, log_beta, gamma, step.rows)
     k = k_hi - 1
     for t in range(hi - 1, lo - 1, -1):
         times = 0.0
@@ -633,21 +635,17 @@ def by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, c
             times = repeats[k]
             k -= 1
         for y in range(n_labels):
-            terms[y] = log_alpha[t - lo, y] + log_beta[y]
-        total = log_sum(terms)
-        for y in range(n_labels):
-            q = np.exp(terms[y] - total)
-            _add_moment(y, q, times, weight, first, second)
+            _add_moment(y, gamma[t - lo, y], times, weight, first, second)
             if t == lo:
-                _add_moment(n_labels + y, q, times, weight, first, second)
+                _add_moment(n_labels + y, gamma[t - lo, y], times, weight, first, second)
         if t == lo:
             break
-        before, p = log_alpha[t - 1 - lo], sets.of_position[t]
-        log_step_back(theta, layout, sets, p, score[t - lo], before, log_beta, pairs, terms)
+        log_back(theta, layout, sets, sets.of_position[t], score, t - lo, log_alpha, log_beta, step)
+        position_marginals(log_alpha, t - 1 - lo, log_beta, gamma, step.rows)
         if times:
-            total = log_sum(pairs)
+            join(1.0, gamma, t - 1 - lo, step)
             for c in range(len(code)):
-                _add_moment(2 * n_labels + c, np.exp(pairs[code[c]] - total), times, weight, first, second)
+                _add_moment(2 * n_labels + c, step.pairs[code[c]], times, weight, first, second)
     return log_z
 
 

@@ -1,68 +1,72 @@
-"""The forward-backward recursions of a chain by logarithms: exact for any finite scores, and for any length.
+"""The recursions of a lattice straight from the weights of a chain: exact for any finite scores, and for any length.
 
-Sequences with a step too wide for scaling in the linear domain (see `forward_backward`) come here,
-one at a time. Cost: Y^2 exponentials a position.
+Sequences with a step too wide for scaling in the linear domain (see `forward_backward`) come here, one at a time. The
+scores of pairs are made anew at each step, so memory does not grow with the number of pair sets; the steps are those
+of `engine.lattice.recursions`. Cost: Y^2 exponentials a position.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from espalier.engine.chain.scores import pair_scores, position_scores
+from espalier.engine.lattice.recursions import (
+    StepRows,
+    log_step,
+    log_step_back,
+    log_sum,
+    make_step_rows,
+    position_marginals,
+)
 from espalier.engine.runtime.jit import kernel
 
 
+class PairStep(NamedTuple):
+    """Memory for a step between two positions."""
+
+    matrix: np.ndarray  # [1, Y, Y], the scores of the pairs
+    scores: np.ndarray  # [Y * Y], the same memory
+    conditional: np.ndarray  # [Y, Y], p(y_t = y | y_{t-1} = y') after a step back
+    pairs: np.ndarray  # [Y * Y], the same memory
+    rows: StepRows
+
+
 @kernel
-def log_sum(values):
-    top = values.max()
-    if not np.isfinite(top):
-        return top
-    total = 0.0
-    for value in values:
-        total += np.exp(value - top)
-    return top + np.log(total)
+def make_pair_step(n_labels):
+    matrix, conditional = np.empty((1, n_labels, n_labels)), np.empty((n_labels, n_labels))
+    rows, n_pairs = make_step_rows(n_labels), n_labels * n_labels
+    return PairStep(matrix, matrix.reshape(n_pairs), conditional, conditional.reshape(n_pairs), rows)
 
 
 @kernel
 def log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha):
-    """log Z by logarithms: exact for any finite scores, and for any length.
-
-    Fills score (u) and log_alpha, whose row t - lo belongs to position t. Each row is
-    shifted to a largest value of 0, so that its digits do not go into a long sum.
-    """
-    n_labels = layout.n_labels
-    pairs = np.empty(n_labels * n_labels)
-    terms = np.empty(n_labels)
-    log_z = 0.0
+    """log Z of the positions lo..hi - 1. Fills score (u) and log_alpha, whose row t - lo belongs to position t."""
+    step, log_z = make_pair_step(layout.n_labels), 0.0
     for t in range(lo, hi):
-        row = t - lo
-        position_scores(theta, layout, observations, t, t == lo, score[row])
-        log_alpha[row] = score[row]
+        position_scores(theta, layout, observations, t, t == lo, score[t - lo])
         if t > lo:
-            pair_scores(theta, layout, sets, sets.of_position[t], pairs)
-            for y in range(n_labels):
-                for i in range(n_labels):
-                    terms[i] = log_alpha[row - 1, i] + pairs[i * n_labels + y]
-                log_alpha[row, y] += log_sum(terms)
-        top = log_alpha[row].max()
-        log_alpha[row] -= top
-        log_z += top
+            pair_scores(theta, layout, sets, sets.of_position[t], step.scores)
+        log_z += log_step(score, t - lo, step.matrix, 0 if t > lo else -1, log_alpha, step.rows)
     return log_z + log_sum(log_alpha[hi - 1 - lo])
 
 
 @kernel
-def log_step_back(theta, layout, sets, p, score, log_alpha, log_beta, pairs, terms):
-    """From a position with set p and scores `score` to the one before, whose log_alpha is given.
+def log_back(theta, layout, sets, p, score, row, log_alpha, log_beta, step):
+    """log_beta goes from a row, of a position with set p, to the one before; `step` has the conditional probabilities.
 
-    `pairs` become the joint scores of both labels, up to a constant; log_beta goes on, its largest value 0.
+    Returns the shift of log_beta, see `log_step_back`.
     """
-    n_labels = layout.n_labels
-    pair_scores(theta, layout, sets, p, pairs)
-    step = score + log_beta
+    pair_scores(theta, layout, sets, p, step.scores)
+    return log_step_back(score, row, step.matrix, 0, log_alpha, log_beta, step.conditional, step.rows)
+
+
+@kernel
+def join(weight, gamma, row, step):
+    """The conditional probabilities of a step times weight * gamma[row], the marginals before it: step.pairs."""
+    n_labels = len(step.conditional)
     for i in range(n_labels):
         for y in range(n_labels):
-            terms[y] = pairs[i * n_labels + y] + step[y]
-            pairs[i * n_labels + y] = log_alpha[i] + terms[y]
-        log_beta[i] = log_sum(terms)
-    log_beta -= log_beta.max()
+            step.conditional[i, y] *= weight * gamma[row, i]
 
 
 @kernel
@@ -72,25 +76,19 @@ def log_backward(theta, layout, sets, lo, hi, weight, log_alpha, v, gamma, gradi
     `v` holds the position scores on entry. `gradient` may be empty when only gamma is wanted.
     Marginals are normalised position by position.
     """
-    n_labels = layout.n_labels
-    pairs = np.empty(n_labels * n_labels)
-    terms = np.empty(n_labels)
-    log_beta = np.zeros(n_labels)
-    for t in range(hi - 1, lo - 1, -1):
-        for y in range(n_labels):
-            terms[y] = log_alpha[t - lo, y] + log_beta[y]
-        total = log_sum(terms)
-        for y in range(n_labels):
-            gamma[t - lo, y] = weight * np.exp(terms[y] - total)
-        if t > lo:
-            p = sets.of_position[t]
-            log_step_back(theta, layout, sets, p, v[t - lo], log_alpha[t - lo - 1], log_beta, pairs, terms)
-            if len(gradient):
-                total = log_sum(pairs)
-                for c in range(n_labels * n_labels):
-                    pairs[c] = weight * np.exp(pairs[c] - total)
-                add_pairs(layout, sets, p, pairs, gradient)
-        v[t - lo] = 0.0
+    step, log_beta = make_pair_step(layout.n_labels), np.zeros(layout.n_labels)
+    position_marginals(log_alpha, hi - 1 - lo, log_beta, gamma, step.rows)
+    for t in range(hi - 1, lo, -1):
+        row, p = t - lo, sets.of_position[t]
+        log_back(theta, layout, sets, p, v, row, log_alpha, log_beta, step)
+        position_marginals(log_alpha, row - 1, log_beta, gamma, step.rows)
+        if len(gradient):
+            join(weight, gamma, row - 1, step)
+            add_pairs(layout, sets, p, step.pairs, gradient)
+    for row in range(hi - lo):
+        for y in range(layout.n_labels):
+            gamma[row, y] *= weight
+            v[row, y] = 0.0
 
 
 @kernel

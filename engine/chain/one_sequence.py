@@ -14,6 +14,7 @@ import numpy as np
 from espalier.engine.chain.pair_sets import PairSets
 from espalier.engine.chain.scores import SAFE_RANGE, pair_scores
 from espalier.engine.data.dataset import Dataset
+from espalier.engine.lattice.recursions import backward, forward, make_step_rows
 from espalier.engine.runtime.inner_loops import add_runs
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
@@ -24,14 +25,14 @@ class SequenceBuffers(NamedTuple):
 
     score: np.ndarray  # [T, Y], u_t(y)
     alpha: np.ndarray  # [T, Y], or its logarithm
-    beta: np.ndarray  # [T, Y], or its logarithm
+    beta: np.ndarray  # [T, Y]
     gamma: np.ndarray  # [T, Y], p(y_t = y)
-    scale: np.ndarray  # [T], c_t, or its logarithm
+    scale: np.ndarray  # [T], c_t
     pair_score: np.ndarray  # [D, Y, Y]
     factor: np.ndarray  # [D, Y, Y], exp(pair_score - its maximum)
     pairs: np.ndarray  # [D, Y, Y], expected number of pairs, summed over the positions of the set
     shift: np.ndarray  # [D], maximum of pair_score
-    which: np.ndarray  # int32 [T], the row d of a position's set
+    which: np.ndarray  # int32 [T], the row d of a position's set, -1 at the first
     set_of: np.ndarray  # int32 [D], the set p of row d
     row_of: np.ndarray  # int32 [P], the row of set p; it holds if set_of points back
     terms: np.ndarray  # [Y]
@@ -78,6 +79,7 @@ def fill_scores(theta, unit, layout, observations, sets, lo, hi, buffers):
         for y in range(n_labels):
             buffers.score[t - lo, y] = unit * terms[y]
         width = unit * (terms.max() - terms.min())
+        buffers.which[t - lo] = -1
         if t > lo:
             p = sets.of_position[t]
             if buffers.row_of[p] >= found or buffers.set_of[buffers.row_of[p]] != p:
@@ -104,10 +106,7 @@ def expect(theta, unit, layout, observations, sets, lo, hi, buffers):
         buffers.pairs[d] = 0.0
     if widest <= SAFE_RANGE:
         return _expect_scaled(hi - lo, found, buffers), found
-    log_z = log_alphas(hi - lo, buffers)
-    log_betas(hi - lo, buffers)
-    _expect_logarithms(hi - lo, buffers)
-    return log_z, found
+    return by_logarithms(hi - lo, buffers, buffers.pairs[:0], buffers.pairs), found
 
 
 @kernel
@@ -165,75 +164,19 @@ def _expect_scaled(length, found, buffers):
 
 
 @kernel
-def log_sum_exp(values):
-    top = values.max()
-    total = 0.0
-    for value in values:
-        total += np.exp(value - top)
-    return top + np.log(total)
+def log_forward(length, buffers):
+    """log Z from the scores; buffers.alpha becomes log_alpha, each row with the largest value 0."""
+    rows = make_step_rows(len(buffers.terms))
+    return forward(buffers.score[:length], buffers.pair_score, buffers.which[:length], buffers.alpha, rows)
 
 
 @kernel
-def log_alphas(length, buffers):
-    """log Z from the scores; buffers.alpha = log p(y_t | x_1..x_t) and buffers.scale = log c_t, whose sum is log Z."""
-    score, alpha, scale, pair_score, terms = (
-        buffers.score,
-        buffers.alpha,
-        buffers.scale,
-        buffers.pair_score,
-        buffers.terms,
-    )
-    n_labels = len(terms)
-    log_z = 0.0
-    for t in range(length):
-        for y in range(n_labels):
-            alpha[t, y] = score[t, y]
-            if t > 0:
-                for i in range(n_labels):
-                    terms[i] = alpha[t - 1, i] + pair_score[buffers.which[t], i, y]
-                alpha[t, y] += log_sum_exp(terms)
-        scale[t] = log_sum_exp(alpha[t])
-        for y in range(n_labels):
-            alpha[t, y] -= scale[t]
-        log_z += scale[t]
+def by_logarithms(length, buffers, pairs, counts):
+    """log Z from the scores; fills gamma and, unless they are empty, pairs [T, Y, Y] and counts, see `backward`."""
+    log_z, rows = log_forward(length, buffers), make_step_rows(len(buffers.terms))
+    score, which = buffers.score[:length], buffers.which[:length]
+    backward(score, buffers.pair_score, which, buffers.alpha, buffers.gamma, pairs, counts, rows)
     return log_z
-
-
-@kernel
-def log_betas(length, buffers):
-    """buffers.beta, so that alpha_t + beta_t is the logarithm of the marginal of position t."""
-    score, beta, scale, pair_score, terms = (
-        buffers.score,
-        buffers.beta,
-        buffers.scale,
-        buffers.pair_score,
-        buffers.terms,
-    )
-    n_labels = len(terms)
-    beta[length - 1] = 0.0
-    for t in range(length - 1, 0, -1):
-        for i in range(n_labels):
-            for y in range(n_labels):
-                terms[y] = pair_score[buffers.which[t], i, y] + score[t, y] + beta[t, y]
-            beta[t - 1, i] = log_sum_exp(terms) - scale[t]
-
-
-@kernel
-def log_pair(buffers, t, i, y):
-    """log p(y_{t-1} = i, y_t = y), after `log_alphas` and `log_betas`."""
-    step = buffers.pair_score[buffers.which[t], i, y] + buffers.score[t, y] + buffers.beta[t, y] - buffers.scale[t]
-    return buffers.alpha[t - 1, i] + step
-
-
-@kernel
-def _expect_logarithms(length, buffers):
-    n_labels = len(buffers.terms)
-    for t in range(length):
-        for y in range(n_labels):
-            buffers.gamma[t, y] = np.exp(buffers.alpha[t, y] + buffers.beta[t, y])
-            if t > 0:
-                for i in range(n_labels):
-                    buffers.pairs[buffers.which[t], i, y] += np.exp(log_pair(buffers, t, i, y))
 
 
 @kernel

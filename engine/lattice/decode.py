@@ -175,7 +175,7 @@ def _run(lattice, lo, hi, log_z, gamma, pairs):
         log_z[n] = recursions.forward(here, between, which, log_alpha, rows)
         if len(gamma) and log_z[n] > -np.inf:
             room = pairs[first:end] if len(pairs) else pairs
-            recursions.backward(here, between, which, log_alpha, gamma[first:end], room, rows)
+            recursions.backward(here, between, which, log_alpha, gamma[first:end], room, pairs[:0], rows)
 
 
 @kernel

@@ -52,8 +52,29 @@ def log_sum(values):
 
 
 @kernel
-def log_step(log_alpha, t, between, p, rows):
-    """log_alpha_t(y) += log sum_i exp(log_alpha_{t-1}(i) + between_p(i, y)). Cost: Y^2 exponentials."""
+def log_step(here, t, between, p, log_alpha, rows):
+    """Fills log_alpha_t; returns how far the row was shifted to have the largest value 0, -inf if nothing is possible.
+
+    log_alpha_t(y) = here_t(y) + log sum_i exp(log_alpha_{t-1}(i) + between_p(i, y)), without the sum where p is -1, at
+    the start of a sequence. Cost: Y^2 exponentials.
+    """
+    n_labels = log_alpha.shape[1]
+    for y in range(n_labels):
+        log_alpha[t, y] = here[t, y]
+    if p >= 0:
+        _add_ways_in(log_alpha, t, between, p, rows)
+    top = log_alpha[t, 0]
+    for y in range(1, n_labels):
+        top = log_alpha[t, y] if log_alpha[t, y] > top else top
+    if top > -np.inf:
+        for y in range(n_labels):
+            log_alpha[t, y] -= top
+    return top
+
+
+@kernel
+def _add_ways_in(log_alpha, t, between, p, rows):
+    """log_alpha_t(y) += log sum_i exp(log_alpha_{t-1}(i) + between_p(i, y))."""
     top, total, shift, gap, value = rows.top, rows.total, rows.step, rows.gap, rows.value
     n_labels = len(top)
     for y in range(n_labels):
@@ -74,12 +95,12 @@ def log_step(log_alpha, t, between, p, rows):
             continue
         for y in range(n_labels):
             below = before + between[p, i, y] - shift[y]
-            gap[y] = below if below > LOWEST else LOWEST
+            gap[y] = LOWEST if below < LOWEST else below  # so that a NaN stays one
         exponentiate(gap, 0.0, rows.power, rows.scale, value)
         for y in range(n_labels):
             total[y] += value[y]
     for y in range(n_labels):
-        if top[y] > -np.inf:
+        if top[y] > -np.inf or np.isnan(total[y]):
             log_alpha[t, y] += top[y] + np.log(total[y])
         else:
             log_alpha[t, y] = -np.inf
@@ -89,31 +110,25 @@ def log_step(log_alpha, t, between, p, rows):
 def forward(here, between, which, log_alpha, rows):
     """log Z of the sequence, -inf when no labelling is possible; fills log_alpha [L, Y] until then.
 
-    log_alpha_t(y) = here_t(y) + log sum_i exp(log_alpha_{t-1}(i) + between_t(i, y)), each row shifted to a largest
-    value of 0; log Z is the sum of the shifts and of the last row. Cost: Y^2 exponentials a position.
+    log Z is the sum of the shifts and of the last row, see `log_step`. Cost: Y^2 exponentials a position.
     """
     log_z = 0.0
     for t in range(len(here)):
-        for y in range(here.shape[1]):
-            log_alpha[t, y] = here[t, y]
-        if t > 0:
-            log_step(log_alpha, t, between, which[t], rows)
-        top = log_alpha[t].max()
-        if top == -np.inf:
-            return top
-        for y in range(here.shape[1]):
-            log_alpha[t, y] -= top
-        log_z += top
+        shift = log_step(here, t, between, which[t], log_alpha, rows)
+        if shift == -np.inf:
+            return shift
+        log_z += shift
     return log_z + log_sum(log_alpha[len(here) - 1])
 
 
 @kernel
-def log_step_back(log_alpha, here, t, between, p, log_beta, conditional, rows):
-    """log_beta goes from position t to t - 1, its largest value 0, and conditional(i, y) = p(y_t = y | y_{t-1} = i).
+def log_step_back(here, t, between, p, log_alpha, log_beta, conditional, rows):
+    """log_beta goes from position t to t - 1 and conditional(i, y) becomes p(y_t = y | y_{t-1} = i).
 
-    log_beta_{t-1}(i) = log sum_y exp(between_p(i, y) + here_t(y) + log_beta_t(y)); the conditional probabilities
-    are the shares of the terms. A label i that cannot be reached, with log_alpha -inf, leads nowhere: its log_beta
-    is -inf and its conditional probabilities are 0. Cost: Y^2 exponentials.
+    log_beta_{t-1}(i) = log sum_y exp(between_p(i, y) + here_t(y) + log_beta_t(y)), and the conditional probabilities
+    are the shares of the terms. A label i that cannot be reached, with log_alpha_{t-1} -inf, is left out: its log_beta
+    is -inf and its conditional probabilities are 0. Returns how far log_beta was shifted to have the largest value 0.
+    Cost: Y^2 exponentials.
     """
     step, gap, value, n_labels = rows.step, rows.gap, rows.value, len(log_beta)
     for y in range(n_labels):
@@ -131,18 +146,19 @@ def log_step_back(log_alpha, here, t, between, p, log_beta, conditional, rows):
             continue
         for y in range(n_labels):
             below = gap[y] - top
-            gap[y] = below if below > LOWEST else LOWEST
+            gap[y] = LOWEST if below < LOWEST else below  # so that a NaN stays one
         exponentiate(gap, 0.0, rows.power, rows.scale, value)
         total = 0.0
         for y in range(n_labels):
             total += value[y]
         share = 1.0 / total
         for y in range(n_labels):
-            conditional[i, y] = share * value[y] if gap[y] > LOWEST else 0.0
+            conditional[i, y] = 0.0 if gap[y] <= LOWEST else share * value[y]
         log_beta[i] = top + np.log(total)
-    top = log_beta.max()
+    shift = log_beta.max()
     for i in range(n_labels):
-        log_beta[i] -= top
+        log_beta[i] -= shift
+    return shift
 
 
 @kernel
@@ -157,21 +173,26 @@ def position_marginals(log_alpha, t, log_beta, gamma, rows):
 
 
 @kernel
-def backward(here, between, which, log_alpha, gamma, pairs, rows):
-    """Marginals gamma [L, Y] and, unless it is empty, those of pairs [L, Y, Y] (zero in row 0), after `forward`.
+def backward(here, between, which, log_alpha, gamma, pairs, counts, rows):
+    """Marginals gamma [L, Y] after `forward`; unless they are empty, those of pairs and the expected counts of pairs.
 
-    p(y_{t-1} = i, y_t = y) = gamma_{t-1}(i) p(y_t = y | y_{t-1} = i). Cost: Y^2 exponentials a position.
+    p(y_{t-1} = i, y_t = y) = gamma_{t-1}(i) p(y_t = y | y_{t-1} = i) goes into pairs [L, Y, Y], zero in row 0, and is
+    added to counts [P, Y, Y] at the matrix of the position. Cost: Y^2 exponentials a position.
     """
     n_labels = here.shape[1]
     log_beta, conditional = np.zeros(n_labels), np.empty((n_labels, n_labels))
     position_marginals(log_alpha, len(here) - 1, log_beta, gamma, rows)
     for t in range(len(here) - 1, 0, -1):
-        log_step_back(log_alpha, here, t, between, which[t], log_beta, conditional, rows)
+        log_step_back(here, t, between, which[t], log_alpha, log_beta, conditional, rows)
         position_marginals(log_alpha, t - 1, log_beta, gamma, rows)
         if len(pairs):
             for i in range(n_labels):
                 for y in range(n_labels):
                     pairs[t, i, y] = gamma[t - 1, i] * conditional[i, y]
+        if len(counts):
+            for i in range(n_labels):
+                for y in range(n_labels):
+                    counts[which[t], i, y] += gamma[t - 1, i] * conditional[i, y]
     if len(pairs):
         for i in range(n_labels):
             for y in range(n_labels):
@@ -195,7 +216,7 @@ def sequence_entropy(here, between, which, log_alpha, rows):
                 if gamma[0, i] > 0.0:
                     entropy += gamma[0, i] * _row_entropy(conditional[i])
         if t > 0:
-            log_step_back(log_alpha, here, t, between, which[t], log_beta, conditional, rows)
+            log_step_back(here, t, between, which[t], log_alpha, log_beta, conditional, rows)
     return entropy + _row_entropy(gamma[0])
 
 

@@ -22,9 +22,9 @@ g_t being the expected counts of labels at t, and its terms those of pairs.
 
 import numpy as np
 
-from espalier.engine.chain.logarithms import log_sum
+from espalier.engine.chain.logarithms import join, log_back, make_pair_step
 from espalier.engine.chain.pair_sets import pair_sets
-from espalier.engine.chain.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
+from espalier.engine.chain.scores import SAFE_RANGE, make_factors, position_scores
 from espalier.engine.data.dataset import Dataset, any_in_sequence, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.label_lists import (
@@ -183,40 +183,31 @@ def _flow(layout, observations, labels, jump, sets, factors, everyone, first, la
 def _by_logarithms(theta, layout, observations, labels, jump, sets, everyone, first, last, weight, gradient):
     """The value of one sequence with extreme scores; its gradient is added to `gradient` unless that is empty."""
     n_labels, rows = layout.n_labels, last + 1 - first
-    score, log_beta = np.empty((rows, n_labels)), np.zeros((rows, n_labels))
-    pairs, terms = np.empty(n_labels * n_labels), np.empty(n_labels)
+    score, log_beta, reached = np.empty((rows, n_labels)), np.zeros((rows, n_labels)), np.zeros((rows, n_labels))
+    step, current = make_pair_step(n_labels), np.zeros(n_labels)
     value, log_scale = 0.0, 0.0
     for t in range(last, first, -1):
         at = t - first
         position_scores(theta, layout, observations, t, False, score[at])
-        pair_scores(theta, layout, sets, sets.of_position[t], pairs)
-        for i in range(n_labels):
-            for y in range(n_labels):
-                terms[y] = pairs[i * n_labels + y] + score[at, y] + log_beta[at, y]
-            log_beta[at - 1, i] = log_sum(terms)
-        top = log_beta[at - 1].max()
-        log_beta[at - 1] -= top
-        log_scale += top
+        log_scale += log_back(theta, layout, sets, sets.of_position[t], score, at, reached, current, step)
+        log_beta[at - 1] = current
         value += jump[t - 1] * (log_beta[at - 1, labels[t - 1]] + log_scale)
     if len(gradient) == 0:
         return value
-    mass, following = np.zeros(n_labels), np.zeros(n_labels)
-    mass[labels[first]] = weight * jump[first]
+    mass, following = np.zeros((1, n_labels)), np.zeros(n_labels)
+    mass[0, labels[first]] = weight * jump[first]
     for t in range(first + 1, last + 1):
         at = t - first
-        pair_scores(theta, layout, sets, sets.of_position[t], pairs)
+        current[:] = log_beta[at]
+        log_back(theta, layout, sets, sets.of_position[t], score, at, reached, current, step)
+        join(1.0, mass, 0, step)
         following[:] = 0.0
         for i in range(n_labels):
             for y in range(n_labels):
-                terms[y] = pairs[i * n_labels + y] + score[at, y] + log_beta[at, y]
-            total = log_sum(terms)
-            for y in range(n_labels):
-                flow = mass[i] * np.exp(terms[y] - total)
-                pairs[i * n_labels + y] = flow
-                following[y] += flow
-        mass[:] = following
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, everyone, 0, n_labels, mass,
+                following[y] += step.conditional[i, y]
+        mass[0] = following
+        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, everyone, 0, n_labels, following,
                            gradient)  # fmt: skip
-        add_pairs(layout, sets, sets.of_position[t], everyone, 0, n_labels, 0, n_labels, pairs, gradient)
-        mass[labels[t]] += weight * jump[t]
+        add_pairs(layout, sets, sets.of_position[t], everyone, 0, n_labels, 0, n_labels, step.pairs, gradient)
+        mass[0, labels[t]] += weight * jump[t]
     return value

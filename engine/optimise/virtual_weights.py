@@ -15,10 +15,11 @@ import numpy as np
 
 from espalier.engine.blockwise.blocks import BlockObjective
 from espalier.engine.blockwise.gradient import BATCH, add_entries, close_matrix, position_marginal
-from espalier.engine.chain.logarithms import log_forward, log_step_back, log_sum
-from espalier.engine.chain.pair_sets import invert
-from espalier.engine.data.dataset import Dataset
+from espalier.engine.chain.chain_lattice import lattice_blocks
+from espalier.engine.chain.pair_sets import invert, pair_sets
+from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
+from espalier.engine.lattice.decode import forward_backward
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.monitor import OPTIMAL, Result
 from espalier.engine.optimise.penalty import ElasticNet
@@ -187,7 +188,7 @@ def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: 
     objective.blocks.fill()
     state, index = objective.blocks.state, objective.blocks.index
     wide = np.flatnonzero(state.alpha_until < data.offsets[1:])  # too wide for scaling
-    wide_row, wide_pairs, wide_gamma = _wide(theta, data, layout, sets, wide)
+    wide_row, wide_pairs, wide_gamma = _wide(theta, data, layout, wide)
     ptr, entry = invert(data.observations.ravel(), len(kinds))
     templates = max(1, data.observations.shape[1])
     base = np.append(objective.blocks.sharing.base, np.int32(-1))[sets.of_position[entry // templates]]
@@ -207,41 +208,19 @@ def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: 
     return Scan(gradient, family, key, excess)
 
 
-def _wide(theta, data: Dataset, layout: Layout, sets, wide: np.ndarray):
-    """For sequences with extreme scores the marginals themselves; wide_row[t] is their row, -1 elsewhere."""
-    row = np.full(len(data.labels), -1, np.int64)
-    n_labels, total = layout.n_labels, int(np.diff(data.offsets)[wide].sum())
-    pairs, gamma = np.zeros((total, n_labels * n_labels)), np.zeros((total, n_labels))
-    used = 0
-    for n in wide:
-        lo, hi = data.offsets[n], data.offsets[n + 1]
-        row[lo:hi] = np.arange(used, used + hi - lo)
-        _log_marginals(theta, layout, data, sets, n, gamma[used : used + hi - lo], pairs[used : used + hi - lo])
-        used += hi - lo
-    return row, pairs, gamma
-
-
-@kernel
-def _log_marginals(theta, layout, data, sets, n, gamma, pairs):
-    """w * marginals of the positions and pairs of sequence n, by logarithms."""
-    n_labels = layout.n_labels
-    lo, hi, weight = data.offsets[n], data.offsets[n + 1], data.weights[n]
-    score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
-    log_forward(theta, layout, data.observations, sets, lo, hi, score, log_alpha)
-    log_beta, terms, joint = np.zeros(n_labels), np.empty(n_labels), np.empty(n_labels * n_labels)
-    for t in range(hi - 1, lo - 1, -1):
-        for y in range(n_labels):
-            terms[y] = log_alpha[t - lo, y] + log_beta[y]
-        total = log_sum(terms)
-        for y in range(n_labels):
-            gamma[t - lo, y] = weight * np.exp(terms[y] - total)
-        if t == lo:
-            break
-        before, p = log_alpha[t - 1 - lo], sets.of_position[t]
-        log_step_back(theta, layout, sets, p, score[t - lo], before, log_beta, joint, terms)
-        total = log_sum(joint)
-        for c in range(n_labels * n_labels):
-            pairs[t - lo, c] = weight * np.exp(joint[c] - total)
+def _wide(theta, data: Dataset, layout: Layout, wide: np.ndarray):
+    """For sequences with extreme scores w * their marginals; wide_row[t] is the row of a position, -1 elsewhere."""
+    some, n_labels = select(data, wide), layout.n_labels
+    gamma, pairs = np.empty((len(some.labels), n_labels)), np.empty((len(some.labels), n_labels, n_labels))
+    for block in lattice_blocks(some, layout, theta, pair_sets(some, layout)):
+        forward_backward(block.lattice, gamma[block.positions], pairs[block.positions])
+    weight = np.repeat(some.weights, np.diff(some.offsets))
+    gamma *= weight[:, None]
+    pairs *= weight[:, None, None]
+    row, is_wide = np.full(len(data.labels), -1, np.int64), np.zeros(len(data.weights), bool)
+    is_wide[wide] = True
+    row[np.repeat(is_wide, np.diff(data.offsets))] = np.arange(len(gamma))
+    return row, pairs.reshape(len(pairs), n_labels**2), gamma
 
 
 @kernel

@@ -23,11 +23,12 @@ import threading
 
 import numpy as np
 
-from espalier.engine.chain.logarithms import log_sum
+from espalier.engine.chain.logarithms import log_back, make_pair_step
 from espalier.engine.chain.pair_sets import check_observations, check_theta, pair_sets
-from espalier.engine.chain.scores import SAFE_RANGE, make_factors, pair_scores, position_scores
+from espalier.engine.chain.scores import SAFE_RANGE, make_factors, position_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
+from espalier.engine.lattice.recursions import position_marginals
 from espalier.engine.losses.label_lists import NO_GRADIENT, Chunks, add_pairs, add_unigram_counts
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet, check_strength
@@ -302,57 +303,44 @@ def _step_ahead(factors, products, entries, p, n, left, left_mass, right, inner,
 def _by_logarithms(theta, layout, observations, sets, everyone, first, last, weight, gradient):
     """H of one sequence with extreme scores; minus weight times its covariances are added to `gradient` unless empty.
 
-    log p_t(y | y') = lambda_t(y', y) + u_t(y) + log beta_t(y) - log beta_{t-1}(y'). Cost: Y^2 exponentials a position.
+    The conditional probabilities p_t(y | y') are those of `log_back`. Cost: Y^2 exponentials a position.
     """
     n, rows = layout.n_labels, last + 1 - first
-    step, eta, log_beta = np.empty((rows, n)), np.zeros((rows, n)), np.zeros(n)
-    pairs, terms, following = np.empty(n * n), np.empty(n), np.empty(n)
+    score, eta, log_beta, reached = np.empty((rows, n)), np.zeros((rows, n)), np.zeros((rows, n)), np.zeros((rows, n))
+    step, current, initial = make_pair_step(n), np.zeros(n), np.empty((1, n))
+    conditional, pairs = step.conditional, step.pairs
     for t in range(last, first - 1, -1):
         at = t - first
-        position_scores(theta, layout, observations, t, t == first, terms)
-        for y in range(n):
-            step[at, y] = terms[y] + log_beta[y]
+        position_scores(theta, layout, observations, t, t == first, score[at])
+        log_beta[at] = current
         if t == first:
             break
-        pair_scores(theta, layout, sets, sets.of_position[t], pairs)
+        log_back(theta, layout, sets, sets.of_position[t], score, at, reached, current, step)
         for i in range(n):
-            for y in range(n):
-                terms[y] = pairs[i * n + y] + step[at, y]
-            following[i] = log_sum(terms)
-            total = 0.0
-            for y in range(n):
-                log_p = terms[y] - following[i]
-                total += np.exp(log_p) * (eta[at, y] - log_p)
-            eta[at - 1, i] = total
-        log_beta[:] = following - following.max()
-    log_z, entropy = log_sum(step[0]), 0.0
-    for y in range(n):
-        log_p = step[0, y] - log_z
-        entropy += np.exp(log_p) * (eta[0, y] - log_p)
+            eta[at - 1, i] = _mean_surprise(conditional[i], eta[at])
+    position_marginals(score[:1], 0, current, initial, step.rows)
+    entropy = _mean_surprise(initial[0], eta[0])
     if len(gradient) == 0:
         return entropy
     gamma, mass, counts, new_gamma, new_mass = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for t in range(first, last + 1):
         at, p = t - first, sets.of_position[t]
+        new_gamma[:] = 0.0
+        new_mass[:] = 0.0
         if t == first:
             for y in range(n):
-                log_p = step[0, y] - log_z
-                new_gamma[y] = np.exp(log_p)
-                new_mass[y] = new_gamma[y] * log_p
+                new_gamma[y] = initial[0, y]
+                new_mass[y] = _times_log(initial[0, y])
         else:
-            pair_scores(theta, layout, sets, p, pairs)
-            new_gamma[:] = 0.0
-            new_mass[:] = 0.0
+            current[:] = log_beta[at]
+            log_back(theta, layout, sets, p, score, at, reached, current, step)
             for i in range(n):
                 for y in range(n):
-                    terms[y] = pairs[i * n + y] + step[at, y]
-                total = log_sum(terms)
-                for y in range(n):
-                    log_p = terms[y] - total
-                    here = np.exp(log_p)
+                    here, product = conditional[i, y], _times_log(conditional[i, y])
                     new_gamma[y] += here * gamma[i]
-                    new_mass[y] += here * (mass[i] + gamma[i] * log_p)
-                    pairs[i * n + y] = -weight * here * (mass[i] + gamma[i] * (log_p - eta[at, y] + entropy))
+                    new_mass[y] += here * mass[i] + product * gamma[i]
+                    covariance = here * (mass[i] + gamma[i] * (entropy - eta[at, y])) + product * gamma[i]
+                    pairs[i * n + y] = -weight * covariance
             add_pairs(layout, sets, p, everyone, 0, n, 0, n, pairs, gradient)
         for y in range(n):
             gamma[y], mass[y] = new_gamma[y], new_mass[y]
@@ -361,3 +349,18 @@ def _by_logarithms(theta, layout, observations, sets, everyone, first, last, wei
         if t == first:
             add_unigram_counts(layout.start_ptr, layout.start_code, observations, t, everyone, 0, n, counts, gradient)
     return entropy
+
+
+@kernel
+def _times_log(p):
+    """p log p, 0 for 0."""
+    return p * np.log(p) if p > 0.0 else 0.0
+
+
+@kernel
+def _mean_surprise(probabilities, eta):
+    """sum_y p(y) (eta(y) - log p(y))."""
+    total = 0.0
+    for y in range(len(eta)):
+        total += probabilities[y] * eta[y] - _times_log(probabilities[y])
+    return total

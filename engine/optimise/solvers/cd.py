@@ -8,11 +8,14 @@ weight; with `revisit_zeros=False` a weight that was visited and is zero is neve
 All recursions are in logarithms: exact for any weights, and speed is no aim here.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from espalier.engine.chain.one_sequence import fill_scores, log_alphas, log_betas, log_pair, log_sum_exp, make_buffers
+from espalier.engine.chain.one_sequence import SequenceBuffers, by_logarithms, fill_scores, log_forward, make_buffers
 from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.errors import EspalierError
+from espalier.engine.lattice.recursions import log_sum
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_state import SolverState
@@ -21,6 +24,13 @@ from espalier.engine.runtime.jit import kernel
 
 LARGEST = 2.0**30  # of the factor on the second derivative
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something
+
+
+class Room(NamedTuple):
+    """Scratch memory for any sequence of T positions."""
+
+    buffers: SequenceBuffers
+    pairs: np.ndarray  # [T, Y, Y], the marginals of pairs
 
 
 class Coordinates:
@@ -32,7 +42,8 @@ class Coordinates:
         self.objective = objective
         self.sequence_of = np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets))
         self.slots = objective.layout.slots()
-        self.room = make_buffers(data, objective.layout, objective.sets)
+        buffers, n_labels = make_buffers(data, objective.layout, objective.sets), objective.layout.n_labels
+        self.room = Room(buffers, np.empty((len(buffers.score), n_labels, n_labels)))
         self.log_z = np.zeros(len(data.weights))
 
     def arguments(self) -> tuple:
@@ -84,7 +95,7 @@ def exact_second_derivative(objective, theta: np.ndarray, k: int) -> float:
 
 @kernel
 def _sweep(
-    theta, layout, data, sets, positions, sequence_of, buffers, log_z, slots, observed, rho1, rho2, factor, visit
+    theta, layout, data, sets, positions, sequence_of, room, log_z, slots, observed, rho1, rho2, factor, visit
 ):  # fmt: skip
     """Visit the weights in turn; how many moved."""
     family, observation, previous, label = slots
@@ -94,7 +105,7 @@ def _sweep(
             continue
         before, x = theta[k], observation[k]
         first, second = _derivatives(
-            theta, layout, data, sets, positions, sequence_of, buffers, log_z, family[k], x, previous[k], label[k]
+            theta, layout, data, sets, positions, sequence_of, room, log_z, family[k], x, previous[k], label[k]
         )
         first -= observed[k]
         while factor[k] <= LARGEST:
@@ -104,7 +115,7 @@ def _sweep(
             if after == before:
                 break
             theta[k] = after
-            change = _change(theta, layout, data, sets, positions, sequence_of, buffers, log_z, x)
+            change = _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x)
             change += rho1 * (abs(after) - abs(before)) + 0.5 * rho2 * (after - before) * (after + before)
             if change - (after - before) * observed[k] <= 0.0:
                 moved += 1
@@ -116,7 +127,7 @@ def _sweep(
 
 
 @kernel
-def _change(theta, layout, data, sets, positions, sequence_of, buffers, log_z, x):
+def _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x):
     """Change of sum w log Z over the sequences that contain x, from the log Z that `_derivatives` left."""
     change, last = 0.0, -1
     for i in range(positions.ptr[x], positions.ptr[x + 1]):
@@ -125,25 +136,25 @@ def _change(theta, layout, data, sets, positions, sequence_of, buffers, log_z, x
             continue
         last = n
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
-        change += data.weights[n] * (log_alphas(hi - lo, buffers) - log_z[n])
+        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room.buffers)
+        change += data.weights[n] * (log_forward(hi - lo, room.buffers) - log_z[n])
     return change
 
 
 @kernel
-def _derivatives(theta, layout, data, sets, positions, sequence_of, buffers, log_z, family, x, previous, label):
+def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z, family, x, previous, label):
     """Sums of w r p and w r^2 p (1 - p) over the positions where x occurs r times, p the feature's probability.
 
     log_z[n] is set for the sequences that contain x.
     """
     first, second = 0.0, 0.0
+    gamma, pairs = room.buffers.gamma, room.pairs
     i, end = positions.ptr[x], positions.ptr[x + 1]
     while i < end:
         n = sequence_of[positions.entry[i]]
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
-        log_z[n] = log_alphas(hi - lo, buffers)
-        log_betas(hi - lo, buffers)
+        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room.buffers)
+        log_z[n] = by_logarithms(hi - lo, room.buffers, pairs, pairs[:0])
         while i < end and positions.entry[i] < hi:
             t, repeats = positions.entry[i], 0
             while i < end and positions.entry[i] == t:
@@ -151,16 +162,16 @@ def _derivatives(theta, layout, data, sets, positions, sequence_of, buffers, log
                 i += 1
             p = 0.0
             if family == 0 or (family == 1 and t == lo):
-                p = np.exp(buffers.alpha[t - lo, label] + buffers.beta[t - lo, label])
+                p = gamma[t - lo, label]
             elif family == 2 and t > lo:
-                p = np.exp(log_pair(buffers, t - lo, previous, label))
+                p = pairs[t - lo, previous, label]
             first += data.weights[n] * repeats * p
             second += data.weights[n] * repeats * repeats * p * (1.0 - p)
     return first, second
 
 
 @kernel
-def _variance(theta, layout, data, sets, positions, sequence_of, buffers, log_z, family, x, previous, label):
+def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, family, x, previous, label):
     """Sum over sequences of w (E S^2 - (E S)^2), S the count of the feature in the sequence.
 
     With S_t the count up to position t, its moments given y_t = y follow the forward recursion:
@@ -169,7 +180,7 @@ def _variance(theta, layout, data, sets, positions, sequence_of, buffers, log_z,
     where r_t(y' | y) is proportional to alpha_{t-1}(y') exp(lambda(y', y)). Y^2 a position; the
     recursion is for this one weight (THESIS 7.1.1).
     """
-    n_labels = layout.n_labels
+    n_labels, buffers = layout.n_labels, room.buffers
     mean, square = np.empty(n_labels), np.empty(n_labels)
     old_mean, old_square, weight = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     total = 0.0
@@ -178,7 +189,7 @@ def _variance(theta, layout, data, sets, positions, sequence_of, buffers, log_z,
         n = sequence_of[positions.entry[i]]
         lo, hi = data.offsets[n], data.offsets[n + 1]
         fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
-        log_alphas(hi - lo, buffers)
+        log_forward(hi - lo, buffers)
         for t in range(lo, hi):
             repeats = 0
             while i < end and positions.entry[i] == t:
@@ -193,15 +204,16 @@ def _variance(theta, layout, data, sets, positions, sequence_of, buffers, log_z,
                     continue
                 for j in range(n_labels):
                     weight[j] = buffers.alpha[t - 1 - lo, j] + buffers.pair_score[buffers.which[t - lo], j, y]
-                norm = log_sum_exp(weight)
+                norm = log_sum(weight)
                 for j in range(n_labels):
                     fires = y == label and (family == 0 or (family == 2 and j == previous))
                     f, share = repeats if fires else 0, np.exp(weight[j] - norm)
                     mean[y] += share * (old_mean[j] + f)
                     square[y] += share * (old_square[j] + 2.0 * f * old_mean[j] + f * f)
         average, average_square = 0.0, 0.0
+        norm = log_sum(buffers.alpha[hi - 1 - lo])
         for y in range(n_labels):
-            p = np.exp(buffers.alpha[hi - 1 - lo, y])
+            p = np.exp(buffers.alpha[hi - 1 - lo, y] - norm)
             average += p * mean[y]
             average_square += p * square[y]
         total += data.weights[n] * (average_square - average * average)
