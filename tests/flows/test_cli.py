@@ -375,7 +375,7 @@ BAD_FILES = {
     "only blank lines": (b"\n \n\t\r\n\n", {}, ["raw.conll: holds no token"]),
     "not UTF-8": (GOOD + b"na\xefve X\n", {}, ["line 193 of ", "raw.conll: byte 0xef is not UTF-8; convert the file"]),
     "damaged gzip": (
-        gzip.compress(GOOD)[:-12],
+        gzip.compress(GOOD, mtime=0)[:-12],
         {},
         ["raw.conll: the gzip data is damaged", "fetch or compress it again"],
     ),
