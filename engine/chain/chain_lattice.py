@@ -5,13 +5,13 @@ one matrix for each distinct pair set, so large data are taken block by block, e
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from espalier.engine.chain.pair_sets import PairSets, check_observations, check_theta, pair_sets
 from espalier.engine.chain.scores import pair_scores, position_scores
 from espalier.engine.data.dataset import Dataset
+from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.lattice import Lattice
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
@@ -21,31 +21,29 @@ from espalier.engine.weights.layout import Layout
 BLOCK_BYTES = 1 << 26  # of the scores of a block; a sequence that takes more is a block by itself
 
 
-class LatticeBlock(NamedTuple):
-    """The lattice of some consecutive sequences of a data set."""
-
-    lattice: Lattice
-    sequences: slice  # of the N sequences
-    positions: slice  # of the T positions
+def checked_sets(dataset: Dataset, layout: Layout, theta: np.ndarray) -> PairSets:
+    """The pair sets of data that fit the layout, as its weights do."""
+    check_observations(dataset, layout)
+    check_theta(theta, layout)
+    return pair_sets(dataset, layout)
 
 
 def chain_lattice(dataset: Dataset, layout: Layout, theta: np.ndarray) -> Lattice:
     """The lattice of all sequences: 8 Y (T + P Y) bytes for P distinct pair sets."""
-    check_observations(dataset, layout)
-    check_theta(theta, layout)
-    sets = pair_sets(dataset, layout)
+    sets = checked_sets(dataset, layout, theta)
     every = np.arange(len(sets.ptr) - 1)
     return _fill(dataset, layout, theta, sets, slice(0, len(dataset.weights)), sets.of_position, every)
 
 
 def lattice_blocks(
-    dataset: Dataset, layout: Layout, theta: np.ndarray, sets: PairSets, block_bytes: int = BLOCK_BYTES
+    dataset: Dataset, layout: Layout, theta: np.ndarray, sets: PairSets | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[LatticeBlock]:
     """Lattices of runs of sequences, in order, whose scores take `block_bytes` at most; see `chain_lattice`.
 
     What a sequence's lattice says does not depend on the block that it is in. `sets` are those of the whole data set,
-    whose observations and weights have been checked.
+    made here unless they are given, and then observations and weights have been checked.
     """
+    sets = checked_sets(dataset, layout, theta) if sets is None else sets
     n_sets, n_sequences = len(sets.ptr) - 1, len(dataset.weights)
     last, ends = np.full(n_sets, -1, np.int64), np.empty(n_sequences, np.int64)
     count = _cut(dataset.offsets, sets.of_position, layout.n_labels, block_bytes // 8, last, ends)

@@ -8,23 +8,19 @@ if the others did not exist: `allowed` is bool [T, Y], or "labels" for the data 
 labels and label sets; `transitions` is a `Transitions`, see `engine.labels.scheme`.
 """
 
-import functools
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import numpy as np
 
-from espalier.engine.chain.chain_lattice import LatticeBlock, chain_lattice, lattice_blocks
+from espalier.engine.chain.chain_lattice import checked_sets, lattice_blocks
 from espalier.engine.chain.column_groups import no_composites
-from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, check_theta, pair_sets
+from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.chain.posteriors import all_log_partitions, in_lockstep, posterior_rows, posteriors
 from espalier.engine.chain.scores import density, make_factors, padded, pair_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
-from espalier.engine.lattice import decode as lattices
-from espalier.engine.lattice.decode import PAIR_BYTES, NBest, refuse_many_pairs
-from espalier.engine.lattice.limits import ImpossibleSequence, Limits, make_limits, restrict
+from espalier.engine.lattice import blocks
+from espalier.engine.lattice.decode import PAIR_BYTES, NBest
+from espalier.engine.lattice.limits import make_limits
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_run, add_runs
 from espalier.engine.runtime.jit import kernel
@@ -40,44 +36,19 @@ def log_partition(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """log Z(x^n) of each sequence, float64 [N]."""
-    sets = _sets(dataset, layout, theta)
+    sets = checked_sets(dataset, layout, theta)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
     if limits is not None:
-        log_z = np.empty(len(dataset.weights))
-        for block, part in _by_blocks(lattices.log_partition, dataset, layout, theta, sets, limits):
-            log_z[block.sequences] = part
-        return log_z
+        return blocks.log_partition(lattice_blocks(dataset, layout, theta, sets), len(dataset.weights), limits)
     factors, schedule = make_factors(theta, layout, sets, sparse), in_lockstep(dataset, layout, sets)
     return all_log_partitions(theta, dataset, layout, sets, factors, schedule, no_composites(dataset))
-
-
-def _sets(dataset: Dataset, layout: Layout, theta: np.ndarray) -> PairSets:
-    check_observations(dataset, layout)
-    check_theta(theta, layout)
-    return pair_sets(dataset, layout)
-
-
-def _by_blocks(
-    function: Callable, dataset: Dataset, layout: Layout, theta: np.ndarray, sets: PairSets, limits: Limits | None
-) -> Iterator[tuple[LatticeBlock, Any]]:
-    """(block, function(its lattice under the limits)) of runs of sequences, in order, so that memory stays bounded."""
-    for block in lattice_blocks(dataset, layout, theta, sets):
-        part = None if limits is None else limits._replace(row=limits.row[block.positions])
-        try:
-            result = function(restrict(block.lattice, part, in_place=True))
-        except ImpossibleSequence as error:  # which counts the sequences of the block
-            raise ImpossibleSequence(block.sequences.start + error.sequence) from None
-        yield block, result
 
 
 def sequence_score(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
     """Score of one labelling of each sequence (the data set's own by default), float64 [N]."""
     labels = dataset.labels if labels is None else labels
     check_labels(labels, layout)
-    sets, scores = _sets(dataset, layout, theta), np.empty(len(dataset.weights))
-    for block in lattice_blocks(dataset, layout, theta, sets):
-        scores[block.sequences] = lattices.score(block.lattice, labels[block.positions])
-    return scores
+    return blocks.score(lattice_blocks(dataset, layout, theta), len(dataset.weights), labels)
 
 
 def sequence_log_probability(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=None) -> np.ndarray:
@@ -90,13 +61,11 @@ def marginals(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """p(y_t = y | x) at each position, float64 [T, Y]."""
-    sets = _sets(dataset, layout, theta)
+    sets = checked_sets(dataset, layout, theta)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
     if limits is not None:
-        gamma = np.empty((len(dataset.labels), layout.n_labels))
-        for block, part in _by_blocks(lattices.marginals, dataset, layout, theta, sets, limits):
-            gamma[block.positions] = part
-        return gamma
+        shape = len(dataset.labels), layout.n_labels
+        return blocks.marginals(lattice_blocks(dataset, layout, theta, sets), shape, limits)
     plain = dataset._replace(weights=np.ones(len(dataset.weights)))
     factors = make_factors(theta, layout, sets, sparse)
     rows, schedule = posterior_rows(plain, layout), in_lockstep(plain, layout, sets)
@@ -109,14 +78,8 @@ def pair_marginals(
     limit: int = PAIR_BYTES,
 ) -> np.ndarray:  # fmt: skip
     """p(y_{t-1} = y', y_t = y | x), float64 [T, Y, Y], zero at first positions; for data that fit `limit` bytes."""
-    sets, n_labels, tokens = _sets(dataset, layout, theta), layout.n_labels, len(dataset.labels)
-    refuse_many_pairs(tokens, n_labels, limit)
-    limits = make_limits(dataset, n_labels, allowed, transitions)
-    pairs = np.empty((tokens, n_labels, n_labels))
-    decoder = functools.partial(lattices.pair_marginals, limit=limit)
-    for block, part in _by_blocks(decoder, dataset, layout, theta, sets, limits):
-        pairs[block.positions] = part
-    return pairs
+    limits, shape = make_limits(dataset, layout.n_labels, allowed, transitions), (len(dataset.labels), layout.n_labels)
+    return blocks.pair_marginals(lattice_blocks(dataset, layout, theta), shape, limits, limit)
 
 
 def posterior(
@@ -138,17 +101,8 @@ def nbest(
     if n < 1:
         raise EspalierError(f"n is {n}: expected at least 1 labelling")
     density(sparse)  # of no use to a lattice, but refused alike everywhere
-    sets, sequences = _sets(dataset, layout, theta), len(dataset.weights)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
-    found = NBest(
-        np.empty(sequences, np.int64), *np.empty((2, sequences, n)), np.empty((n, len(dataset.labels)), np.int32)
-    )
-    for block, part in _by_blocks(functools.partial(lattices.nbest, n=n), dataset, layout, theta, sets, limits):
-        found.count[block.sequences] = part.count
-        found.scores[block.sequences] = part.scores
-        found.log_probabilities[block.sequences] = part.log_probabilities
-        found.labels[:, block.positions] = part.labels
-    return found
+    return blocks.nbest(lattice_blocks(dataset, layout, theta), len(dataset.weights), len(dataset.labels), n, limits)
 
 
 def viterbi(
@@ -156,12 +110,10 @@ def viterbi(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """The likeliest labels of each sequence, int32 [T]; among equals the smallest label wins, from the end."""
-    sets, labels = _sets(dataset, layout, theta), np.empty(len(dataset.labels), np.int32)
+    sets, labels = checked_sets(dataset, layout, theta), np.empty(len(dataset.labels), np.int32)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
     if limits is not None:
-        for block, part in _by_blocks(lattices.best, dataset, layout, theta, sets, limits):
-            labels[block.positions] = part
-        return labels
+        return blocks.best(lattice_blocks(dataset, layout, theta, sets), len(dataset.labels), limits)
     table, wide = _pair_table(theta, layout, sets, density(sparse)), _wide_runs(theta, dataset, layout)
     threads.run(
         lambda run: _viterbi(theta, layout, dataset.observations, dataset.offsets, sets, *table, *wide, *run, labels),
@@ -371,8 +323,4 @@ def _before_sparse(code, score, lo, hi, best, t, y, n_labels):
 
 def score_arrays(dataset: Dataset, layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All scores written out: of positions [T, Y] and of pairs [T, Y, Y] (zero at first positions); small data only."""
-    lattice = chain_lattice(dataset, layout, theta)
-    between = np.zeros((len(lattice.here), layout.n_labels, layout.n_labels))
-    inner = np.flatnonzero(lattice.which >= 0)
-    between[inner] = lattice.between[lattice.which[inner]]
-    return lattice.here, between
+    return blocks.score_arrays(lattice_blocks(dataset, layout, theta), (len(dataset.labels), layout.n_labels))

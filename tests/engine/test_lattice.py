@@ -405,8 +405,8 @@ def test_decoding_by_blocks_changes_nothing_and_names_the_sequence(monkeypatch):
     seen = set()
     for block_bytes in (8, 500, 1 << 26):
 
-        def blocks(*arguments, room=block_bytes):
-            return chain.lattice_blocks(*arguments, room)
+        def blocks(dataset, layout, theta, sets=None, room=block_bytes):
+            return chain.lattice_blocks(dataset, layout, theta, sets, room)
 
         monkeypatch.setattr(fused, "lattice_blocks", blocks)
         crf = packed.dataset, packed.layout, theta
