@@ -39,6 +39,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled, Completed, Crashed, State
 from pydantic import Field
 
+from espalier.engine.families import FAMILIES
 from espalier.engine.runtime.compiling import Compiling
 from espalier.flows import findings
 from espalier.flows.live import Live, unharmed
@@ -280,10 +281,13 @@ def ended(figures: dict[str, dict]) -> dict[str, dict] | State:
     return Completed(name="Refused", message="\n".join(headline.verdict_lines(decision)), data=figures)
 
 
-def named_overrides(**values) -> list[str]:
-    """Overrides as `--set` takes them, of the parameters that the page of the flow has fields for."""
-    names = {"source": "ingest.path", "rho1": "train.rho1", "solver": "train.solver",
-             "max_iterations": "train.max_iterations"}  # fmt: skip
+def named_overrides(trained: str, **values) -> list[str]:
+    """Overrides as `--set` takes them, of the parameters that the page of the flow has fields for.
+
+    `trained` is the family whose section rho1 and solver are in.
+    """
+    names = {"source": "ingest.path", "family": "model.family", "rho1": f"{trained}.rho1",
+             "solver": f"{trained}.solver", "max_iterations": "train.max_iterations"}  # fmt: skip
     found = [f"{names[key]}={json.dumps(values[key])}" for key in names if values[key] is not None]
     if values["warm"] is not None:
         found.append(f"train.initial={'champion' if values['warm'] else 'null'}")
@@ -296,6 +300,7 @@ def retrain(
     overrides: list[str] | None = None,
     add: list[str] | None = None,
     source: str | None = None,
+    family: Literal[tuple(FAMILIES)] | None = None,
     rho1: Annotated[float, Field(ge=0)] | Literal["auto"] | None = None,
     solver: Literal[SOLVERS] | None = None,
     max_iterations: Annotated[int, Field(ge=1)] | None = None,
@@ -309,16 +314,20 @@ def retrain(
 
     Args:
         root: Folder of the project that is served; no other is accepted.
-        overrides: Parameters to use instead of those in the file, such as train.rho1=0.2
+        overrides: Parameters to use instead of those in the file, such as crf.rho1=0.2
         add: Labelled files of the project to add to the data for good; params.yaml names them from then on.
         source: Labelled file or pattern of the project to train on instead of ingest.path, for this run
+        family: Family of models to train, for this run
         rho1: Weight of the L1 norm for this run, or auto to choose it on the development data
         solver: How to minimise, for this run
         max_iterations: Iterations at most, for this run
         warm: Whether to start from the champion's weights, for this run
         force: Promote the model even when it is worse than the champion; the decision says so.
     """
-    named = named_overrides(source=source, rho1=rho1, solver=solver, max_iterations=max_iterations, warm=warm)
+    trained = family or project_of(root, overrides or []).params.model.family
+    named = named_overrides(
+        trained, source=source, family=family, rho1=rho1, solver=solver, max_iterations=max_iterations, warm=warm
+    )
     project = project_of(root, [*(overrides or []), *named], add or [])
     project.force = force
     with lease(project.root, "a retraining"):

@@ -15,16 +15,19 @@ from pathlib import Path
 import yaml
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import FAMILIES
 from espalier.tasks import store
 from espalier.tasks.params import Params, load_params
 from espalier.tasks.progress import Progress
 from espalier.tasks.templating.pattern_files import named_lists
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
-OF_NO_STAGE = ("version", "notify", "memory")  # sections that change no result, so nothing depends on them
+OF_NO_STAGE = ("compute", "version", "notify", "memory")  # sections that change no result: nothing depends on them
+FAMILY = "family"  # stands for the section of the family that is trained
 # Code that every stage rests on.
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store")
 
+TRAINING = ("__init__", "by_counts", "by_gradient", "checkpoint", "job", "plan", "rho1_path", "watcher")
 READING = ("tasks/formats", "tasks/limits.py", "tasks/pages/__init__.py", "tasks/pages/page.py", "tasks/sources")
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
            "tasks/cluster/workers.py")  # fmt: skip
@@ -48,6 +51,10 @@ class Stage:
     @property
     def main(self) -> Callable[[Path, Params, Progress], dict]:
         return import_module(f"espalier.tasks.{self.name}").main
+
+    def sections(self, params: Params) -> list[str]:
+        """The sections and keys of the parameters that its result depends on; of the families only the one chosen."""
+        return [params.model.family if name == FAMILY else name for name in self.params]
 
     def inputs(self, params: Params, root: Path = Path(".")) -> list[str]:
         """The files it reads under these parameters, code not included."""
@@ -93,10 +100,11 @@ STAGES = (
     ),
     Stage(
         "train", "minimise the penalised loss",
-        ("tasks/train.py", "tasks/training/__init__.py", "tasks/training/checkpoint.py", "tasks/training/plan.py",
-         "tasks/training/rho1_path.py", *WORKERS, "tasks/cluster/blocks.py", "tasks/cluster/training.py"),
+        ("tasks/train.py", *(f"tasks/training/{name}.py" for name in TRAINING), *WORKERS, "tasks/cluster/blocks.py",
+         "tasks/cluster/training.py"),
         ("data/features", "data/tokens/dev.arrow", store.WEIGHTS),
-        (store.CANDIDATE, store.TRACE, store.RHO1_PATH), ("train", "evaluate.decode"), named=("train.initial",),
+        (store.CANDIDATE, store.TRACE, store.RHO1_PATH), ("model", FAMILY, "train", "evaluate.decode"),
+        named=("train.initial",),
     ),
     Stage(
         "evaluate", "measure the candidate on the test data",
@@ -117,7 +125,7 @@ STAGES = (
         (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
          store.CLUSTERS, store.MANIFEST),
         (),  # the page tells the decision and the times of its run, so it is no output that could be compared
-        tuple(name for name in Params().as_dict() if name not in OF_NO_STAGE),
+        (FAMILY, *(name for name in Params().as_dict() if name not in (*OF_NO_STAGE, *FAMILIES))),
     ),
 )  # fmt: skip
 
@@ -146,7 +154,7 @@ def dvc_stage(item: Stage, params: Params, with_code: bool = True, root: Path = 
         "cmd": f'PATH="$PWD/.venv/bin:$PATH" espalier stage {item.name}',
         "desc": item.help,
         "deps": sorted({*inputs, *((*ALWAYS, *item.code) if with_code else ())}),
-        "params": sorted(set(item.params) & set(params.given)),
+        "params": sorted(set(item.sections(params)) & set(params.given)),
     }
     for kind, paths in (("outs", (*item.writes, *item.plots)), ("metrics", item.metrics)):
         if paths:

@@ -50,7 +50,7 @@ def sweep(root: str = ".", options: dict | None = None, overrides: list[str] | N
     Args:
         root: Folder of the project that is served; no other is accepted.
         options: points, largest, smallest and sparser, as `espalier sweep` takes them.
-        overrides: Parameters to use instead of those in the file, such as train.solver=pqn
+        overrides: Parameters to use instead of those in the file, such as crf.solver=pqn
     """
     project = project_of(root, overrides or [])
     with lease(project.root, "a sweep"):

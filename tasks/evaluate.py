@@ -142,12 +142,12 @@ def numbers_of(root: Path, manifest: dict, model: Labeller) -> Numbering:
 
 
 def parts_of(root: Path, manifest: dict, model: Labeller, params: Params, progress: Progress) -> Iterator[Measured]:
-    """The parts of the test shards: on the workers of `train.cluster` where there are several, else one at a time."""
-    if params.train.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
+    """The parts of the test shards: on the workers of `compute.cluster` where there are several, else one at a time."""
+    if params.compute.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
         from espalier.tasks.cluster.testing import measured
 
         shards = store.Shards(root, "test", manifest)
-        for part in measured(params.train.cluster, root, shards, params.train.threads, progress.say):
+        for part in measured(params.compute.cluster, root, shards, params.compute.threads, progress.say):
             yield Measured(*part)
             progress.step(note="decoded by a worker")
         return

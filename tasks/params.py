@@ -14,9 +14,13 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.families import FAMILIES
 from espalier.engine.text.gazetteers import read_bounded
 
 MOST_BYTES = 1 << 20  # of a parameter file
+# What had another name before there were families of models.
+MOVED = {f"train.{key}": f"crf.{key}" for key in ("solver", "rho1", "rho2", "pairs", "start", "sparse")}
+MOVED |= {f"train.{key}": f"compute.{key}" for key in ("threads", "cluster")}
 MOST_DEPTH, MOST_ALIASES = 20, 20  # of values in YAML: far more than parameters need
 
 
@@ -161,7 +165,14 @@ SOLVERS = ("auto", "lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg
 
 
 @dataclass
-class Train:
+class ModelParams:
+    family: str = option("crf", "what is trained; each family has a section of its own below", "text", tuple(FAMILIES))
+
+
+@dataclass
+class Chain:
+    """Weights of observations and labels, found by minimising a penalised loss."""
+
     solver: str = option("auto", "how to minimise; auto is hybrid, and pqn where rho1 is searched for", "text", SOLVERS)
     rho1: float | str = option(
         0.5, "weight of the L1 norm: more of it, fewer features; auto chooses it and rho2 on the development data",
@@ -172,9 +183,32 @@ class Train:
         "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
     )
     start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+
+
+@dataclass
+class Crf(Chain):
     sparse: str = option(
         "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
     )
+
+
+@dataclass
+class Memm(Chain):
+    pass
+
+
+@dataclass
+class Hmm:
+    smoothing: float = option(
+        0.00001, "added to each count, of transitions and of what a label emits", "number", least=1e-12
+    )
+    rare: int = option(
+        1, "observations seen so often or less in training tell how likely unknown ones are", "int", least=0
+    )
+
+
+@dataclass
+class Train:
     max_iterations: int = option(1000, "iterations (sweeps for sbcd and cd, epochs for sgd) at most", "int", least=1)
     tolerance: float = option(
         0.0004, "stop when the last third of the iterations, 30 at least, lowered the objective by less than "
@@ -194,12 +228,16 @@ class Train:
         5000, "development sequences it is measured on at most, evenly spaced; null for all", "int?", least=1
     )
     seed: int = option(0, "sgd, hybrid: of the order of sequences", "int", least=0)
+    checkpoint_seconds: float | None = option(
+        60, "a training that is interrupted goes on from a state this old at most; null keeps none", "number?", least=0
+    )
+
+
+@dataclass
+class Compute:
     threads: int | None = option(None, "threads of the process; null is all cores", "int?", least=1)
     cluster: str | None = option(
         None, "where the data lie: null is this process, local:N are N processes, or tcp:// of a scheduler", "text?"
-    )
-    checkpoint_seconds: float | None = option(
-        60, "a training that is interrupted goes on from a state this old at most; null keeps none", "number?", least=0
     )
 
 
@@ -276,12 +314,17 @@ class Memory:
 
 @dataclass
 class Params:
-    """One section for each stage, and what holds for the whole process."""
+    """One section for each stage and each family of models, and what holds for the whole process."""
 
     ingest: Ingest = field(default_factory=Ingest)
     template: TemplateParams = field(default_factory=TemplateParams)
     weigh: Weigh = field(default_factory=Weigh)
+    model: ModelParams = field(default_factory=ModelParams)
+    crf: Crf = field(default_factory=Crf)
+    memm: Memm = field(default_factory=Memm)
+    hmm: Hmm = field(default_factory=Hmm)
     train: Train = field(default_factory=Train)
+    compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
     report: ReportParams = field(default_factory=ReportParams)
     promote: Promote = field(default_factory=Promote)
@@ -289,10 +332,15 @@ class Params:
     notify: Notify = field(default_factory=Notify)
     memory: Memory = field(default_factory=Memory)
     given: ClassVar[tuple[str, ...]] = (
-        "ingest", "template", "weigh", "train", "evaluate", "report", "promote", "version", "notify", "memory",
-        "evaluate.decode",
+        "ingest", "template", "weigh", "model", *FAMILIES, "train", "compute", "evaluate", "report", "promote",
+        "version", "notify", "memory", "evaluate.decode",
     )  # fmt: skip
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
+
+    @property
+    def of_family(self) -> Chain | Hmm:
+        """The section of the family that is trained."""
+        return getattr(self, self.model.family)
 
     def as_dict(self) -> dict[str, dict]:
         return {f.name: dict(vars(getattr(self, f.name))) for f in fields(self)}
@@ -317,6 +365,8 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     params = Params()
     if not isinstance(data, dict):
         raise EspalierError(f"{path}: expected sections such as `ingest:`, found {type(data).__name__}")
+    _check_moved([f"{section}.{key}" for section, values in data.items() if isinstance(values, dict) for key in values],
+                 str(path))  # fmt: skip
     for section, values in data.items():
         if values is not None and not isinstance(values, dict):
             raise EspalierError(f"{path}: section {brief(section)} holds {quoted(values)}, expected keys with values")
@@ -328,7 +378,8 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or "." not in name:
-            raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set train.rho1=0.2")
+            raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set crf.rho1=0.2")
+        _check_moved([name], "--set")
         _assign(params, name, _override(text, value), "--set")
         named.add(name)
     if params.template.file and "template.lines" not in named:
@@ -336,6 +387,18 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     check_templates(params.template)
     _check_shares(params)
     return params
+
+
+def renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Parameters on record, {section.key: value}, by the names that they have now."""
+    return {MOVED.get(name, name): value for name, value in values.items()}
+
+
+def _check_moved(names: list[str], where: str) -> None:
+    """All names of before at once, with what they are now."""
+    found = [f"{name} is now {MOVED[name]}" for name in names if name in MOVED]
+    if found:
+        raise EspalierError(f"{where}: {', '.join(found)}: write {'it' if len(found) == 1 else 'them'} there")
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -499,6 +562,8 @@ def _yaml_entry(item, value: Any) -> list[str]:
 def _scalar(value: Any) -> str:
     """As YAML; a text that YAML would read as something else stands in quotes."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, float) and "e" in text:  # YAML would read an exponent without a point as a text
+        text = f"{value:.15f}".rstrip("0")
     return text if not isinstance(value, str) or _plain(text) else f'"{text}"'
 
 

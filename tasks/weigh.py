@@ -150,15 +150,15 @@ def summary(labelled, weights, groups, moved: Drift, typical, inputs, limit: flo
 
 @contextmanager
 def clustering(root: Path, params: Params, manifest: dict, progress: Progress) -> Iterator[Clustering]:
-    """The clusters of the labelled sequences and the pool: on the workers of `train.cluster` where these are many."""
+    """The clusters of the labelled sequences and the pool: on the workers of `compute.cluster` where these are many."""
     options, columns = params.weigh, informative_columns(manifest["templates"])
     sides = [store.Shards(root, name, manifest) for name in ("train", "unlabelled")]
     sizes = [manifest["splits"][side.split]["sequences"] for side in sides]
-    if params.train.cluster and len(group_bounds(sum(sizes))) > 1:
+    if params.compute.cluster and len(group_bounds(sum(sizes))) > 1:
         from espalier.tasks.cluster.clustering import bags_of
 
-        with bags_of(params.train.cluster, root, sides, columns, options.seed, options.choose_clusters,
-                     params.train.threads, progress.say) as (groups, halves):  # fmt: skip
+        with bags_of(params.compute.cluster, root, sides, columns, options.seed, options.choose_clusters,
+                     params.compute.threads, progress.say) as (groups, halves):  # fmt: skip
             yield cluster_groups(groups, halves, sizes[0], options)
         return
     whole = [side.read_all() for side in sides]

@@ -2,6 +2,8 @@
 
 import random
 
+from stage_runs import set_options
+
 from espalier.tasks.params import Params
 
 VOWELS = "aeiou"
@@ -45,9 +47,7 @@ def growing_params(**train) -> Params:
     params.ingest.unlabelled_share = 0.0
     params.template.lines = ["*:%x[0,0]", "U+:%x[0,0]/%x[1,0]", "U-:%x[-1,0]/%x[0,0]", "B"]
     params.weigh.method, params.weigh.clusters, params.promote.rounds = "none", 0, 100
-    for name, value in ({"rho1": 0.3, "rho2": 0.01, "max_iterations": 500, "tolerance": 1e-7} | train).items():
-        setattr(params.train, name, value)
-    return params
+    return set_options(params, **({"rho1": 0.3, "rho2": 0.01, "max_iterations": 500, "tolerance": 1e-7} | train))
 
 
 def write_data(root, old: int = 300, new: int = 120) -> None:

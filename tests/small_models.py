@@ -3,14 +3,17 @@
 import numpy as np
 from reference import chain, templates
 
+from espalier.engine.data.dataset import make_dataset
+from espalier.engine.families import hmm
 from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.memm import MemmLabeller
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 
 LETTERS = "abé/😀"
 LINES = ["*:%x[0,0]", "U1:%x[-1,0]/%x[0,0]", "U"]
 
 
-def model_of(lines=None, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS, sparse=0.0):
+def model_of(lines=None, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS, sparse=0.0, family=CrfLabeller):
     """A model with random weights for what these symbols can yield, alone and in pairs; a share of them is zero."""
     lines = LINES if lines is None else lines
     words = [[[a], [b]] for a in symbols for b in symbols]
@@ -18,7 +21,23 @@ def model_of(lines=None, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS, sparse
     layout = dense_layout(len(labels), observation_kinds(names))
     random = np.random.default_rng(seed)
     theta = random.normal(size=layout.size) * (random.random(layout.size) >= sparse)
-    return CrfLabeller.compact(layout, theta, names, list(labels), lines, {})
+    return family.compact(layout, theta, names, list(labels), lines, {})
+
+
+def memm_of(labels=("X", "Y", "Z"), seed=0):
+    return model_of(labels=labels, seed=seed, family=MemmLabeller)
+
+
+def hmm_of(labels=("X", "Y", "Z"), seed=0):
+    """Counted from random words of these symbols with random labels."""
+    random = np.random.default_rng(seed)
+    words = ["".join(random.choice(list(LETTERS), random.integers(1, 5))) for _ in range(30)]
+    rows = [row for word in words for row in templates.expand([[[letter] for letter in word]], LINES)]
+    names = sorted({text for row in rows for text in row})
+    stream = np.array([next(k for k, row in enumerate(LINES) if text[:2] == row[:2]) for text in names])
+    ids = np.array([[names.index(text) for text in row] for row in rows])
+    data = make_dataset(ids, random.integers(0, len(labels), len(ids)), np.cumsum([0, *map(len, words)]))
+    return hmm.fit(data, names, stream, list(labels), LINES, {})
 
 
 def weights_of(model):

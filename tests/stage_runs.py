@@ -13,7 +13,14 @@ def small_params():
     params.ingest.source, params.ingest.limit = "simulated", 300
     params.template.lines = ["*:%x[0,0]", "U-1:%x[-1,0]", "B"]
     params.weigh.clusters, params.train.max_iterations, params.promote.rounds = 3, 15, 100
-    params.train.solver, params.train.pairs, params.train.rho1, params.train.rho2 = "owlqn", "all", 0.5, 0.001
+    params.crf.solver, params.crf.pairs, params.crf.rho1, params.crf.rho2 = "owlqn", "all", 0.5, 0.001
+    return params
+
+
+def set_options(params, **options):
+    """Options of a training by their names alone, wherever they are in the parameters."""
+    for name, value in options.items():
+        setattr(next(one for one in (params.crf, params.train, params.compute) if hasattr(one, name)), name, value)
     return params
 
 

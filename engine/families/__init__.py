@@ -44,9 +44,15 @@ class Family:
         return getattr(import_module(f"espalier.engine.families.{module}"), name)
 
 
+ANSWERS = frozenset({"probability", "nbest", "limits", "weights"})  # what lattices of probabilities give
 FAMILIES = {
     "crf": Family("crf:CrfLabeller", "conditional random field, a linear chain", frozenset(ABILITIES)),
-}
+    "memm": Family(
+        "memm:MemmLabeller", "maximum-entropy Markov model, each label given the one before",
+        ANSWERS | {"warm_start", "path", "resume"},
+    ),
+    "hmm": Family("hmm:HmmLabeller", "hidden Markov model, from relative counts", ANSWERS),
+}  # fmt: skip
 
 
 def family(name: str) -> Family:
@@ -56,11 +62,13 @@ def family(name: str) -> Family:
     return FAMILIES[name]
 
 
-def require(name: str, ability: str) -> None:
-    """Refuse, in one sentence, what a family cannot do; it names those that can."""
+def require(name: str, ability: str, otherwise: str = "") -> None:
+    """Refuse, in one sentence, what a family cannot do; it names those that can, and what else would help."""
     if ability not in family(name).can:
-        able = [other for other, one in FAMILIES.items() if ability in one.can]
-        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set model.family to one of {', '.join(able)}")
+        able = ", ".join(other for other, one in FAMILIES.items() if ability in one.can)
+        choice = f"one of {able}" if "," in able else able
+        other = f", or {otherwise}" if otherwise else ""
+        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set model.family to {choice}{other}")
 
 
 def load(path: str | Path) -> "Labeller":

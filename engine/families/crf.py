@@ -1,11 +1,14 @@
 """Linear-chain conditional random fields: p(y | x) = exp(score(x, y)) / Z(x), by the fused kernels of the chain."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
 from espalier.engine.families.labeller import Labeller
-from espalier.engine.lattice.decode import NBest
+from espalier.engine.lattice.blocks import LatticeBlock
 
 
 class CrfLabeller(Labeller):
@@ -13,24 +16,14 @@ class CrfLabeller(Labeller):
 
     family = "crf"
 
-    def best(self, data: Dataset, **only) -> np.ndarray:
-        return decode.viterbi(data, self.layout, self.theta, **only)
+    def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
+        return lattice_blocks(self.prepared(data), self.layout, self.theta)
 
-    def posterior(self, data: Dataset, **only) -> np.ndarray:
-        return decode.posterior(data, self.layout, self.theta, **only)
+    def best(self, data: Dataset, **only) -> np.ndarray:
+        return decode.viterbi(self.prepared(data), self.layout, self.theta, **only)
 
     def marginals(self, data: Dataset, **only) -> np.ndarray:
-        return decode.marginals(data, self.layout, self.theta, **only)
-
-    def nbest(self, data: Dataset, n: int, **only) -> NBest:
-        return decode.nbest(data, self.layout, self.theta, n, **only)
+        return decode.marginals(self.prepared(data), self.layout, self.theta, **only)
 
     def log_partition(self, data: Dataset, **only) -> np.ndarray:
-        return decode.log_partition(data, self.layout, self.theta, **only)
-
-    def log_probability(self, data: Dataset, labels: np.ndarray | None = None, **only) -> np.ndarray:
-        score = decode.sequence_score(data, self.layout, self.theta, labels)
-        return score - self.log_partition(data, **only)
-
-    def scores(self, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-        return decode.score_arrays(data, self.layout, self.theta)
+        return decode.log_partition(self.prepared(data), self.layout, self.theta, **only)

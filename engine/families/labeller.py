@@ -5,6 +5,7 @@ Data are in the numbering of the model (`engine.features`). Functions that take 
 """
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,10 @@ import numpy as np
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families import FAMILIES, require
+from espalier.engine.lattice import blocks
+from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.decode import NBest
+from espalier.engine.lattice.limits import Limits, make_limits
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
 
@@ -50,36 +54,56 @@ class Labeller(Model):
         return (self.best if self.decoder(decoder) == "viterbi" else self.posterior)(data, **only)
 
     @abstractmethod
+    def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
+        """The scores of runs of sequences, in order: p(y | x) is proportional to the exponential of a labelling's."""
+
+    def prepared(self, data: Dataset) -> Dataset:
+        """The data with all that its weights speak of: its own observations may be more than those of the texts."""
+        return data
+
+    # What the lattices say. A family with faster ways of its own takes them instead.
+
     def best(self, data: Dataset, **only) -> np.ndarray:
         """The likeliest labelling of each sequence, int32 [T]."""
+        return blocks.best(self.lattices(data), len(data.labels), self._limits(data, only))
 
     def posterior(self, data: Dataset, **only) -> np.ndarray:
         """The likeliest label of each position by itself, int32 [T]; among equals the smallest."""
         self.require("probability")
         return self.marginals(data, **only).argmax(axis=1).astype(np.int32)
 
-    @abstractmethod
     def marginals(self, data: Dataset, **only) -> np.ndarray:
         """p(y_t = y | x), float64 [T, Y]."""
+        self.require("probability")
+        shape = len(data.labels), len(self.labels)
+        return blocks.marginals(self.lattices(data), shape, self._limits(data, only))
 
-    @abstractmethod
     def nbest(self, data: Dataset, n: int, **only) -> NBest:
         """The n likeliest labellings of each sequence, best first."""
+        self.require("nbest")
+        if n < 1:
+            raise EspalierError(f"n is {n}: expected at least 1 labelling")
+        return blocks.nbest(self.lattices(data), len(data.weights), len(data.labels), n, self._limits(data, only))
 
-    @abstractmethod
     def log_partition(self, data: Dataset, **only) -> np.ndarray:
         """log of the sum of exp(score) over the labellings of each sequence, float64 [N]."""
+        return blocks.log_partition(self.lattices(data), len(data.weights), self._limits(data, only))
 
-    @abstractmethod
     def log_probability(self, data: Dataset, labels: np.ndarray | None = None, **only) -> np.ndarray:
         """log p(y | x) of labellings, the data's own by default, float64 [N]; `only` restricts the other labellings."""
+        self.require("probability")
+        labels = data.labels if labels is None else labels
+        return blocks.score(self.lattices(data), len(data.weights), labels) - self.log_partition(data, **only)
 
-    @abstractmethod
     def scores(self, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of positions [T, Y] and of the pairs that end there [T, Y, Y], zero at first positions.
+        """Scores of positions [T, Y] and of the pairs that end there [T, Y, Y], zero at first positions."""
+        return blocks.score_arrays(self.lattices(data), (len(data.labels), len(self.labels)))
 
-        p(y | x) is proportional to the exponential of their sum along y.
-        """
+    def _limits(self, data: Dataset, only: dict) -> Limits | None:
+        limits = make_limits(data, len(self.labels), **only)
+        if limits is not None:
+            self.require("limits")
+        return limits
 
     def sizes(self) -> dict[str, int]:
         """How much it holds, by kinds of weights, as trace and report count it."""

@@ -15,6 +15,7 @@ STOP_REASONS = {
     "line_search": "no step lowers the objective any further: the limit of floating-point precision",
     "patience": "the development data got no better for train.patience iterations; the best model on them was kept",
     "stopped": "the caller asked to stop",
+    "counted": "every probability is a relative count of the training data: there is nothing to iterate",
 }
 
 OPTIMAL = 0.01  # a gradient this much smaller than the tolerance on the objective leaves nothing to gain

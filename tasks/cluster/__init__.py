@@ -1,1 +1,1 @@
-"""Stages on a Dask cluster: `train.cluster` says where it is, each stage has a module for what it asks of workers."""
+"""Stages on a Dask cluster: `compute.cluster` says where it is, each stage has a module for what it asks of workers."""

@@ -1,6 +1,6 @@
 """The workers of a Dask cluster: who holds which items of a job, and what happens when one is lost.
 
-`train.cluster` is null (this process), local:N (N worker processes of this machine) or the
+`compute.cluster` is null (this process), local:N (N worker processes of this machine) or the
 address of a scheduler, tcp://host:port, whose workers see the project's folder under the same path.
 When a worker is lost, another one reads what it held, and the answer is the same.
 
@@ -43,7 +43,7 @@ def parse(cluster: str) -> int | str:
     if re.fullmatch(r"(tcp|tls|ucx|ws|wss)://\S+", cluster):
         return cluster
     raise EspalierError(
-        f"train.cluster is {cluster!r}: expected null, local:N with a number of worker processes, "
+        f"compute.cluster is {cluster!r}: expected null, local:N with a number of worker processes, "
         "or the address of a scheduler such as tcp://host:8786"
     )
 
@@ -77,8 +77,8 @@ def make_client(where: int | str):
         from distributed import Client, LocalCluster
     except ImportError:
         raise EspalierError(
-            "train.cluster needs Dask, which is not installed: `pip install 'espalier-crf[cluster]'`, "
-            "or set train.cluster to null"
+            "compute.cluster needs Dask, which is not installed: `pip install 'espalier-crf[cluster]'`, "
+            "or set compute.cluster to null"
         ) from None
     logger = logging.getLogger("distributed")
     before = logger.level
@@ -102,7 +102,7 @@ def make_client(where: int | str):
                 except (OSError, ValueError) as error:
                     raise EspalierError(
                         f"no scheduler answers at {where} ({str(error).splitlines()[0]}): start one with "
-                        "`dask scheduler`, or set train.cluster to null or local:N"
+                        "`dask scheduler`, or set compute.cluster to null or local:N"
                     ) from None
                 with client:
                     yield client
@@ -283,7 +283,7 @@ class Workers:
             if found is None and waited > AWAY:
                 raise EspalierError(f"the scheduler of {self.name} does not answer any more: the work has stopped")
             if found is not None and waited > FIRST_WORKER:
-                raise EspalierError(f"{self.name} has no worker: start one with `dask worker`, or set train.cluster")
+                raise EspalierError(f"{self.name} has no worker: start one with `dask worker`, or set compute.cluster")
             time.sleep(0.2)
 
     def _look(self) -> list[str] | None:

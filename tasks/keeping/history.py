@@ -32,7 +32,7 @@ from espalier.tasks.pages.page import (
     tag,
 )
 from espalier.tasks.pages.page import section as page_section
-from espalier.tasks.params import Params
+from espalier.tasks.params import Params, renamed
 
 SECRET = ("notify",)  # sections that may hold addresses with keys in them
 WITHOUT_EFFECT = (*SECRET, "version", "memory")
@@ -94,6 +94,7 @@ def unusual(params: Params) -> dict[str, Any]:
 
 def differences(before: dict, after: dict) -> dict[str, list]:
     """{name: [before, after]} of two sets of unusual parameters; what one does not have is at its default."""
+    before, after = renamed(before), renamed(after)
     usual = flat(Params())
     pairs = {name: [(side.get(name, usual.get(name))) for side in (before, after)] for name in {*before, *after}}
     return {name: pairs[name] for name in sorted(pairs) if pairs[name][0] != pairs[name][1]}

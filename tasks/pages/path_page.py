@@ -63,11 +63,11 @@ def _verdict(figures: dict) -> str:
     best, how = chosen_point(figures), headline.HEADS[figures["measure"]]
     why = f"the smallest model within a standard error of the best {how}" if figures["sparser"] else f"the best {how}"
     return (f"chosen rho1 {best['rho1']:.4g} by {why} on the development data: {best['active']:,} active weights; "
-            f"{figures['where']}; `espalier run --set train.rho1={best['rho1']:.4g}` trains with it")  # fmt: skip
+            f"{figures['where']}; `espalier run --set crf.rho1={best['rho1']:.4g}` trains with it")  # fmt: skip
 
 
 def section(root: Path) -> str:
-    """A section of the report, id `rho1-path`: the path of a training with `train.rho1: auto`; else nothing."""
+    """A section of the report, id `rho1-path`: the path of a training with `crf.rho1: auto`; else nothing."""
     figures = store.read_path(root)
     if figures is None:
         return ""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from espalier.engine.families import FAMILIES
 from espalier.tasks.pages.page import MISSING, Html, facts, join, lead, message, number, percent, short, table, tag
 from espalier.tasks.params import Params
 from espalier.tasks.report.record import NOT_SHOWN, without_folders
@@ -41,7 +42,10 @@ def durations(seconds: dict[str, float]) -> Html | str:
 def parameters(sections: dict[str, dict[str, Any]]) -> Html:
     """All that can have shaped the model and this page, section by section; what is not at its default says so."""
     usual, blocks, changed = Params().as_dict(), [], 0
+    others = FAMILIES.keys() - {sections.get("model", {}).get("family")}
     for name, values in sections.items():
+        if name in others:
+            continue
         kept = ((key, value) for key, value in values.items() if not NOT_SHOWN & {name, f"{name}.{key}"})
         shown = []
         for key, value in kept:

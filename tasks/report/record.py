@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import compile_target, threads
 from espalier.tasks import store
-from espalier.tasks.params import Params
+from espalier.tasks.params import Params, renamed
 
 # What can change neither the model nor the page, and what may hold addresses with keys in them.
-NOT_SHOWN = {"promote", "version", "notify", "memory", "train.threads"}
+NOT_SHOWN = {"promote", "version", "notify", "memory", "compute.threads"}
 PACKAGES = ("numpy", "numba", "polars", "pyarrow", "prefect", "dvc")
 
 
@@ -55,7 +55,7 @@ def split_history(rows: list[dict[str, Any]], name: str | None) -> tuple[list[di
 
 def changed_parameters(before: dict[str, Any], params: Params) -> dict[str, tuple[Any, Any]]:
     """{section.key: (then, now)}; `before` holds those that were not at their default."""
-    usual, now = (flat(one) for one in (Params(), params))
+    before, (usual, now) = renamed(before), (flat(one) for one in (Params(), params))
     pairs = {name: (before.get(name, usual[name]), now[name]) for name in now}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.runtime.compile_target import compile_target
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
-from espalier.tasks.params import Train
+from espalier.tasks.training.job import Options
 
 FOLDER = ".espalier/checkpoints"
 MOST = 3  # files of interrupted trainings that are kept; the oldest go
@@ -31,7 +32,7 @@ UNREADABLE = (
 )  # fmt: skip
 
 
-def key_of(root: Path, options: Train, manifest: dict, shards: dict[str, str], block_tokens: int) -> str:
+def key_of(root: Path, options: Options, manifest: dict, shards: dict[str, str], block_tokens: int) -> str:
     """Sixteen hex digits that change with the data, the parameters that matter, the code and what it
     is compiled for. `shards`: name to hash.
     """
@@ -121,6 +122,20 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
         if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
+
+    def add_last_words(self, error: BaseException) -> None:
+        """Save the state after the last iteration, and add to an error what an interrupted training leaves behind."""
+        refused = isinstance(error, EspalierError) and self.last is None
+        if self.seconds is not None and not refused:
+            error.add_note(self._last_words())
+
+    def _last_words(self) -> str:
+        if self.last is None:
+            return "training was interrupted before its first iteration ended; it starts anew the next time"
+        iteration = self.last.iteration
+        if self.save():
+            return f"training was interrupted after iteration {iteration}; the same command goes on from there"
+        return f"training was interrupted after iteration {iteration}, which could not be saved"
 
     def _prune(self) -> None:
         files = sorted(self.path.parent.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)

@@ -15,15 +15,18 @@ from espalier.engine.chain.scatter_gradient import CHUNKS, LARGEST
 from espalier.engine.chain.scores import padded
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.memm import MemmObjective
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.solvers import fitting
 from espalier.engine.optimise.solvers.pqn import pairs_kept
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut
-from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout, observation_kinds
+from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout
 from espalier.engine.weights.seen_counts import SeenCounts
 from espalier.engine.weights.sublayout import present
 from espalier.tasks import store
-from espalier.tasks.params import Params, Train
+from espalier.tasks.params import Params
+from espalier.tasks.training import trainer_of
+from espalier.tasks.training.job import Job, Options
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
 # Vectors of the length of theta that a solver keeps at its peak, pairs of steps and slopes and work; of pqn without its
@@ -54,7 +57,7 @@ def sample(shards: list[Dataset], tokens: int = SAMPLE_TOKENS) -> Dataset:
     )  # fmt: skip
 
 
-def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, options: Train) -> tuple[int, bool]:
+def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, options: Options) -> tuple[int, bool]:
     """(weights that training will have, whether that is exact); an upper bound where it is not."""
     virtual = sum(count_features(n_labels, kinds, options.start).values())
     if options.pairs == "all":
@@ -70,7 +73,7 @@ def vectors_of(solver: str, weights: int) -> int:
     return VECTORS[solver] + (2 * pairs_kept(weights) if solver in ("pqn", "hybrid") else 0)
 
 
-def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjective, weights: int, options: Train):
+def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjective, weights: int, options: Options):
     """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
     part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
     n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
@@ -137,7 +140,7 @@ def portions(shards: store.Shards, n_workers: int, lengths: np.ndarray, weights:
     return found
 
 
-def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, options: Train) -> dict[str, int]:
+def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, options: Options) -> dict[str, int]:
     """Peak memory of a worker by its large parts."""
     all_at_once = bytes_needed(portion.tokens, columns, 0, objective, portion.weights, options)
     # Blocks take turns in one room, but blockwise descent keeps messages for all its positions.
@@ -149,11 +152,10 @@ def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, opti
             "factors": room["factors"], "weights": 8 * vectors}  # fmt: skip
 
 
-def cluster_figures(shards, kinds, n_labels, columns, objective, weights, params: Params, block_tokens: int) -> dict:
-    """What `train.cluster` needs: memory of the largest worker and of the driver, bytes that an iteration moves."""
+def cluster_figures(shards, kinds, n_labels, columns, objective, weights, options: Options, block_tokens: int) -> dict:
+    """What `compute.cluster` needs: memory of the largest worker and of the driver, bytes that an iteration moves."""
     from espalier.tasks.cluster.workers import look
 
-    options = params.train
     workers = look(options.cluster)
     bigram = (kinds & BIGRAM > 0) * (n_labels**2 + n_labels * bool(options.start))
     lengths = (kinds & UNIGRAM > 0) * n_labels + bigram
@@ -185,32 +187,36 @@ def allowed_bytes(params: Params) -> int:
     return psutil.virtual_memory().total if limit is None else int(limit * 2**30)
 
 
-def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
-    """The plan from the features on disk; `espalier stage template` must have run."""
-    manifest, options = store.read_manifest(root), params.train
-    vocabulary = store.read_vocabulary(root)["observation"]
-    kinds, n_labels = observation_kinds(vocabulary.to_list()), len(manifest["labels"])
-    shards = store.read_shards(root, "train", manifest)
+def of_gradients(job: Job) -> dict:
+    """What a training by gradients takes, from the features on disk."""
+    options, manifest, n_labels = Options.of(job.params), job.manifest, len(job.labels)
+    kinds, shards = job.kinds, store.read_shards(job.root, "train", manifest)
     tokens = sum(len(shard.labels) for shard in shards)
     virtual = count_features(n_labels, kinds, options.start)
     weights, exact = count_weights(shards, n_labels, kinds, options)
     part = sample(shards)
-    objective = ChainObjective(part, make_layout("seen", part, n_labels, kinds, options.start), options.sparse)
-    texts = int(vocabulary.str.len_bytes().sum())
-    columns, seconds = len(manifest["columns"]), seconds_of(objective, tokens, weights)
-    needed, cluster = bytes_needed(tokens, columns, texts, objective, weights, options), None
+    job.check_labels(part)
+    layout = make_layout("seen", part, n_labels, kinds, options.start)
+    objective = MemmObjective(part, layout) if job.family == "memm" else ChainObjective(part, layout, options.sparse)
+    columns, seconds = objective.dataset.observations.shape[1], seconds_of(objective, tokens, weights)
+    needed, cluster = bytes_needed(tokens, columns, job.text_bytes, objective, weights, options), None
     if options.cluster:
-        cluster = cluster_figures(store.Shards(root, "train", manifest), kinds, n_labels, columns, objective, weights,
-                                  params, block_tokens)  # fmt: skip
-        largest = min(1.0, 1.5 * block_tokens / tokens) if fitting(options.solver) == "hybrid" else 0.0
+        cluster = cluster_figures(job.shards(), kinds, n_labels, columns, objective, weights, options, job.block_tokens)
+        largest = min(1.0, 1.5 * job.block_tokens / tokens) if fitting(options.solver) == "hybrid" else 0.0
         needed = driver_bytes(needed, cluster, round(largest * needed["features"]))
         seconds *= 1.0 if cluster["here"] else cluster["share"]
     return {
         "sequences": sum(len(shard.weights) for shard in shards), "tokens": tokens, "labels": n_labels,
-        "observations": len(vocabulary), "virtual_features": virtual | {"all": sum(virtual.values())},
+        "observations": len(kinds), "virtual_features": virtual | {"all": sum(virtual.values())},
         "features": weights, "exact": exact, "bytes": needed | {"all": sum(needed.values())},
-        "allowed_bytes": allowed_bytes(params), "seconds_per_iteration": seconds,
+        "seconds_per_iteration": seconds,
     } | ({"cluster": cluster} if cluster else {})  # fmt: skip
+
+
+def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
+    """The plan from the features on disk, by the trainer of the family; `espalier stage template` must have run."""
+    job = Job(root, params, block_tokens=block_tokens)
+    return {**trainer_of(job.family).plan(job), "allowed_bytes": allowed_bytes(params)}
 
 
 def check(figures: dict) -> None:
@@ -225,7 +231,7 @@ def check(figures: dict) -> None:
     raise EspalierError(
         f"training would take about {needed / 2**30:,.1f} GiB, {largest} most of it ({parts[largest] / 2**30:,.1f} GiB "
         f"for {figures['features']:,} weights and {figures['tokens']:,} tokens), and memory.limit allows "
-        f"{allowed / 2**30:,.1f}: raise template.min_count, use fewer or narrower templates, set train.pairs: seen, "
+        f"{allowed / 2**30:,.1f}: raise template.min_count, use fewer or narrower templates, set crf.pairs: seen, "
         "take fewer sequences (ingest.limit), or raise memory.limit"
     )
 

@@ -1,37 +1,36 @@
 """Paths of rho1: models of ever smaller penalties, each from the one before, and the choice by development data.
 
-`espalier sweep` follows one to show it. A training with `train.rho1: auto` follows one for each of some values of rho2,
+`espalier sweep` follows one to show it. A training whose rho1 is auto follows one for each of some values of rho2,
 and goes on from the point that the development data choose among all of them.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from espalier.engine.data.dataset import Dataset, select
-from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import Counts, Measure, measure_of, sequence_errors
 from espalier.engine.optimise.path import Point, grid, largest_rho1, path
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import fitting
-from espalier.engine.weights.layout import FAMILIES, Layout
+from espalier.engine.weights.layout import FAMILIES
 from espalier.tasks import store
-from espalier.tasks.params import Train
 from espalier.tasks.progress import Progress
+from espalier.tasks.training.job import Job, Options
 
 POINTS = 10
 LARGEST, SMALLEST = 10.0, 0.05  # losses are sums over sequences, so a good rho1 depends little on the size of the data
 SPAN = 200.0  # of the largest rho1 to the smallest at least
-RHO2 = (0.001, 0.1, 0.3)  # beside train.rho2; larger ones are tried, each STEP times the last, while that pays
+RHO2 = (0.001, 0.1, 0.3)  # beside the given one; larger ones are tried, each STEP times the last, while that pays
 STEP = 3.0
 BESIDE = 2  # values of rho1 on either side of the best that the next rho2 begins with
 FURTHER = 4  # values that are added at most to a path, and to those of rho2, while the best is at their edge
 LOOSER = 5.0  # of train.tolerance, for points that are only compared; training goes on from the chosen one
-AUTO = "auto"  # train.rho1 that the development data choose
+AUTO = "auto"  # rho1 that the development data choose
 ACTIVE = tuple(f"active_{name}" for name in FAMILIES)
 
 
@@ -49,9 +48,10 @@ class Development:
     """The development data, and what a model is worth on them."""
 
     def __init__(
-        self, data: Dataset, gold: list[str], labels: list[str], layout: Layout, options: Train, judged_by: Measure
-    ):
-        self.data, self.gold, self.labels, self.layout, self.options = data, gold, labels, layout, options
+        self, data: Dataset, gold: list[str], labels: list[str], model_of: Callable[[np.ndarray], Labeller],
+        judged_by: Measure,
+    ):  # fmt: skip
+        self.data, self.gold, self.labels, self.model_of = data, gold, labels, model_of
         self.judged_by = judged_by
         unknown = np.add.reduceat((data.labels < 0).astype(np.int64), data.offsets[:-1])
         self.known = select(data, np.flatnonzero(unknown == 0))
@@ -67,7 +67,7 @@ class Development:
             return self
         chosen = np.arange(most) * total // most
         gold = [label for n in chosen for label in self.gold[offsets[n] : offsets[n + 1]]]
-        return Development(select(self.data, chosen), gold, self.labels, self.layout, self.options, self.judged_by)
+        return Development(select(self.data, chosen), gold, self.labels, self.model_of, self.judged_by)
 
     def judged(self, predicted: np.ndarray) -> Counts:
         """What the measure of the task counts of predictions."""
@@ -75,13 +75,13 @@ class Development:
 
     def figures(self, theta: np.ndarray) -> dict[str, float]:
         """Errors, log-loss, and `loss`: what the choice goes by, 1 - F1 or an error, with its standard error."""
-        data, layout = self.data, self.layout
-        predicted = decode.viterbi(data, layout, theta, self.options.sparse)
+        data, model = self.data, self.model_of(theta)
+        predicted = model.best(data)
         wrong = sequence_errors(data.labels, predicted, data.offsets)
         error = float(wrong.sum() / len(predicted))
         found = {"dev_token_error": error, "dev_sequence_error": float(np.mean(wrong > 0)), "dev_log_loss": None}
         if len(self.known.weights):
-            log_p = decode.sequence_log_probability(self.known, layout, theta)
+            log_p = model.log_probability(self.known)
             found["dev_log_loss"] = float(-log_p.sum() / len(self.known.labels))
         counts = self.judged(predicted)
         found[f"dev_{self.measure}"] = counts.value
@@ -99,10 +99,10 @@ def describe(point: Point, theta: np.ndarray, tokens: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def train_error(theta: np.ndarray, train: Dataset, layout: Layout, sparse: str) -> float:
+def train_error(model: Labeller, train: Dataset) -> float:
     """Share of the known labels of the training data that a model has wrong."""
     known = train.labels >= 0
-    wrong = (decode.viterbi(train, layout, theta, sparse) != train.labels) & known
+    wrong = (model.best(train) != train.labels) & known
     return float(wrong.sum() / max(1, known.sum()))
 
 
@@ -129,8 +129,9 @@ def values_of(objective, points: int, largest: float | None, smallest: float | N
     return grid(top, points, bottom / top)
 
 
-def development_of(root: Path, manifest: dict, layout: Layout, options: Train) -> Development:
+def development_of(job: Job, model_of: Callable[[np.ndarray], Labeller]) -> Development:
     """The project's development data, which must be there."""
+    root, manifest = job.root, job.manifest
     dev = store.read_dataset(root, "dev", manifest)
     if not len(dev.weights):
         raise EspalierError("there is no development data to choose by: set ingest.dev_share or ingest.dev_path")
@@ -142,11 +143,11 @@ def development_of(root: Path, manifest: dict, layout: Layout, options: Train) -
             "run `espalier stage template` again"
         )
     judged_by = measure_of(info.get("measure"), {*gold, *manifest["labels"]})
-    return Development(dev, gold, manifest["labels"], layout, options, judged_by)
+    return Development(dev, gold, manifest["labels"], model_of, judged_by)
 
 
 def along(
-    objective, values: np.ndarray, development: Development, options: Train, tokens: float,
+    objective, values: np.ndarray, development: Development, options: Options, tokens: float,
     on_point: Callable[[dict, np.ndarray], None], theta0: np.ndarray | None = None,
 ) -> tuple[list[Point], list[dict]]:  # fmt: skip
     """The points of a path and their figures; `on_point` hears each and may add to it. `tokens` as in `describe`."""
@@ -167,7 +168,7 @@ class Search:
     All values of rho1 are `largest` / `ratio` ** place, so that paths of different rho2 share them to the last bit.
     """
 
-    def __init__(self, objective, development: Development, options: Train, tokens: float, on_point: Callable):
+    def __init__(self, objective, development: Development, options: Options, tokens: float, on_point: Callable):
         self.objective, self.development, self.tokens, self.on_point = objective, development, tokens, on_point
         self.options = replace(options, tolerance=LOOSER * options.tolerance)
         values = values_of(objective, POINTS, None, None)
@@ -220,9 +221,9 @@ class Search:
 
 
 def choose_for_training(
-    objective, development: Development, options: Train, tokens: float, progress: Progress
+    objective, development: Development, options: Options, tokens: float, progress: Progress
 ) -> tuple[dict, np.ndarray]:
-    """(figures as they are written, weights of the chosen point): the search of a training with `train.rho1: auto`."""
+    """(figures as they are written, weights of the chosen point): the search of a training whose rho1 is auto."""
 
     def on_point(found: dict, theta: np.ndarray) -> None:
         progress.step(0, note=f"point {len(heard) + 1} of the search: {note(found, development.measure)}")
@@ -247,7 +248,7 @@ def where(points: list[dict], best: dict) -> str:
     return f"it has the {' and the '.join(ends)} that was tried: a better one may lie beyond"
 
 
-def figures_of(measure: str, sparser: bool, points: list[dict], options: Train) -> dict:
+def figures_of(measure: str, sparser: bool, points: list[dict], options: Options) -> dict:
     """Paths with the choice in them, as they are written."""
     best = choose(points, sparser)
     return {"measure": measure, "sparser": sparser, "chosen": best["rho1"], "chosen_rho2": best["rho2"],

@@ -2,7 +2,7 @@
 
 The features on disk are those of the next training, so the figures hold for it. A path begins with a large rho1,
 whose model is small and found fast; the whole costs little more than its last points. A training with
-`train.rho1: auto` follows such paths for several rho2 and leaves them in `models/path.json`, which
+a rho1 of auto follows such paths for several rho2 and leaves them in `models/path.json`, which
 `tasks.pages.path_page` draws.
 """
 
@@ -11,14 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.families import require
 from espalier.engine.runtime import threads
-from espalier.engine.weights.layout import make_layout, observation_kinds
+from espalier.engine.weights.layout import make_layout
 from espalier.tasks import store
 from espalier.tasks.pages.path_page import PAGE, as_page
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.training import plan
+from espalier.tasks.training.by_gradient import models_of, whole_objective
+from espalier.tasks.training.job import Job, Options
 from espalier.tasks.training.rho1_path import (
     POINTS,
     along,
@@ -52,18 +54,19 @@ def follow(
     smallest: float | None = None,
 ) -> tuple[str, list[dict]]:  # fmt: skip
     """(what the choice goes by, the points): solved one after the other on the project's features."""
-    options, manifest = params.train, store.read_manifest(root)
+    job, options = Job(root, params, progress), Options.of(params)
     threads.set_threads(options.threads)
     plan.check(plan.main(root, params))
     progress.begin(points, "point")
-    train = store.read_dataset(root, "train", manifest, store.read_weights(root))
-    kinds = observation_kinds(store.read_vocabulary(root)["observation"].to_list())
-    layout = make_layout(options.pairs, train, len(manifest["labels"]), kinds, options.start)
-    development = development_of(root, manifest, layout, options)
-    objective = ChainObjective(train, layout, options.sparse)
+    train = job.shards().read_all(job.weights)
+    job.check_labels(train)
+    layout = make_layout(options.pairs, train, len(job.labels), job.kinds, options.start)
+    model_of = models_of(job, layout)
+    development = development_of(job, model_of)
+    objective = whole_objective(job.family, train, layout, options.sparse)
 
     def on_point(found: dict, theta: np.ndarray) -> None:
-        found["train_token_error"] = train_error(theta, train, layout, options.sparse)
+        found["train_token_error"] = train_error(model_of(theta), train)
         progress.step(note=note(found, development.measure))
 
     values = values_of(objective, points, largest, smallest)
@@ -77,9 +80,10 @@ def main(
 ) -> dict:  # fmt: skip
     """Follow the path, write the figures and the page."""
     check(points, largest, smallest, sparser)
+    require(params.model.family, "path")
     measure, found = follow(root, params, progress, points, largest, smallest)
     best = choose(found, sparser)
-    figures = figures_of(measure, sparser, found, params.train)
+    figures = figures_of(measure, sparser, found, Options.of(params))
     store.write_json(root / SWEEP, figures)
     store.write_text(root / PAGE, as_page(figures))
     progress.end(f"chosen {note(best, measure)}; {figures['where']}")

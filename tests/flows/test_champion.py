@@ -67,7 +67,7 @@ def team(tmp_path_factory):
     call(first, "git", "commit", "-q", "-m", "Begin")
     retrain(first)
     (first / "cases.conll").write_text("v nothing\n", encoding="utf-8")
-    set_params(first, train={"rho1": 2.0}, promote={"cases": "cases.conll"})
+    set_params(first, crf={"rho1": 2.0}, promote={"cases": "cases.conll"})
     assert not retrain(first)["promote"]["promoted"]
     share(first, "Two retrainings")
     second = place / "second"
@@ -91,7 +91,7 @@ def test_a_second_clone_that_pulls_has_the_same_record(team):
 
 @pytest.mark.parametrize("command", [
     ("checkout",), ("checkout", "--force"), ("pull",), ("push",), ("gc", "-w", "-f"), ("repro",),
-    ("exp", "run", "-S", "train.rho1=1"),
+    ("exp", "run", "-S", "crf.rho1=1"),
 ], ids=" ".join)  # fmt: skip
 @pytest.mark.parametrize("clone", [0, 1], ids=["first", "second"])
 def test_no_command_of_dvc_takes_it_away(team, clone, command):
@@ -131,7 +131,7 @@ def test_one_that_is_deleted_comes_back_and_nothing_takes_its_place_meanwhile(te
 def test_a_team_retrains_against_one_champion(team, tmp_path):
     """One clone promotes and shares; the other, which has only pulled from git, is told to pull the model as well."""
     mine, theirs = (clone_of(team, tmp_path, name) for name in ("mine", "theirs"))
-    set_params(theirs, train={"rho1": 0.1}, promote={"cases": None, "margin": 1.0, "label_margin": None})
+    set_params(theirs, crf={"rho1": 0.1}, promote={"cases": None, "margin": 1.0, "label_margin": None})
     decision = retrain(theirs)["promote"]
     assert decision["promoted"] and decision["difference"] is not None  # against the champion that was pulled
     share(theirs, "A third")
@@ -184,7 +184,7 @@ def test_a_model_put_there_by_hand_is_told_of(team, tmp_path):
 
 def test_only_as_many_are_tracked_as_are_kept(team, tmp_path):
     folder = clone_of(team, tmp_path)
-    set_params(folder, version={"keep": 1}, train={"rho1": 3.0})
+    set_params(folder, version={"keep": 1}, crf={"rho1": 3.0})
     retrain(folder)
     pointers = {path.stem for path in (folder / store.ARCHIVE).glob("*.dvc")}
     kept = {path.name for path in (folder / store.ARCHIVE).iterdir() if path.is_dir()}
@@ -206,7 +206,7 @@ def test_a_stage_and_a_run_do_not_write_at_the_same_time(team, tmp_path, capsys)
             assert cli.main(["-C", str(folder), *command]) == 1
             told = capsys.readouterr().err
             assert told.count("\n") == 1 and "being worked on (a retraining, process" in told, told
-        set_params(folder, train={"rho1": 1.0})
+        set_params(folder, crf={"rho1": 1.0})
         told = run_python("-m", "dvc", "repro", cwd=folder, timeout=SECONDS, PATH=PATH)
         assert told.returncode != 0 and "being worked on (a retraining, process" in told.stdout + told.stderr
     assert record(folder) == before

@@ -413,8 +413,8 @@ def test_bad_data_changes_nothing(espalier, project, case, driver):
 
 
 BAD_PARAMETERS = {
-    "unknown parameter": ("train: {rho3: 1}", ["params.yaml: unknown parameter 'train.rho3': did you mean 'train.rho"]),
-    "wrong type": ("train: {rho1: much}", ["params.yaml: train.rho1 is 'much', expected a number"]),
+    "unknown parameter": ("crf: {rho3: 1}", ["params.yaml: unknown parameter 'crf.rho3': did you mean 'crf.rho"]),
+    "wrong type": ("crf: {rho1: much}", ["params.yaml: crf.rho1 is 'much', expected a number"]),
     "bad YAML": ("train: [", ["params.yaml, line 1: not readable as YAML"]),
 }
 

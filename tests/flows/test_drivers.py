@@ -131,7 +131,7 @@ def test_running_again_gives_the_same_bytes_and_keeps_the_champion(direct):
 def test_other_parameters_are_not_recorded_as_the_projects_own(direct, tmp_path):
     root = tmp_path / "copy"
     shutil.copytree(direct, root)
-    out = espalier(root, "run", "--direct", "--set", "train.rho1=2")
+    out = espalier(root, "run", "--direct", "--set", "crf.rho1=2")
     assert "not recorded in DVC" in out
     assert "changed outs" in dvc(root, "status")
 

@@ -154,7 +154,7 @@ def test_data_that_were_replaced_are_compared_too(tmp_path):
 def test_a_file_of_a_refused_or_failed_run_is_said_to_stay(tmp_path):
     root = write_project(tmp_path, max_iterations=3)
     run(root)
-    labels_lost = ["promote.margin=0", "train.rho1=1000"]  # nothing is learnt: worse than the champion
+    labels_lost = ["promote.margin=0", "crf.rho1=1000"]  # nothing is learnt: worse than the champion
     figures = run(root, [str(root / "raw" / "new.conll")], labels_lost)
     assert not figures["promote"]["promoted"]
     stays = [text for text in Heard.said if text.startswith("raw/new.conll stays in ingest.more of params.yaml, and")]

@@ -40,14 +40,14 @@ def test_what_is_not_on_the_list_is_refused_by_name(project, name):
 
 
 def test_what_executes_sends_or_clears_away_is_not_on_the_list():
-    for name in ("notify.command", "notify.webhook", "version.push", "version.git", "version.keep", "train.cluster"):
+    for name in ("notify.command", "notify.webhook", "version.push", "version.git", "version.keep", "compute.cluster"):
         assert name in all_names() and name not in permitted.PERMITTED
 
 
 def test_a_name_cannot_be_smuggled_in(project):
-    for text in ("notify.command", " notify.command=x", "notify.command =x", "train.rho1\n=1", "=notify.command=x", ""):
+    for text in ("notify.command", " notify.command=x", "notify.command =x", "crf.rho1\n=1", "=notify.command=x", ""):
         with pytest.raises(EspalierError, match="cannot be set by a flow run"):
-            permitted.project_of(str(project), ["train.rho1=1", text])
+            permitted.project_of(str(project), ["crf.rho1=1", text])
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_without_a_word_of_who_serves_it_is_the_working_directory(project, monke
 
 def test_who_serves_may_set_everything(project, monkeypatch):
     monkeypatch.delenv(permitted.SERVED)
-    (project / "other.yaml").write_text("train: {rho1: 7}\n", encoding="utf-8")
+    (project / "other.yaml").write_text("crf: {rho1: 7}\n", encoding="utf-8")
     with permitted.serving(project, ["notify.command=ring"], project / "other.yaml"):
-        params = permitted.project_of(".", ["train.rho2=3"]).params
-    assert (params.notify.command, params.train.rho1, params.train.rho2) == ("ring", 7, 3)
+        params = permitted.project_of(".", ["crf.rho2=3"]).params
+    assert (params.notify.command, params.crf.rho1, params.crf.rho2) == ("ring", 7, 3)
     assert permitted.SERVED not in permitted.os.environ
 
 
 def test_our_own_command_line_may_set_everything_and_the_server_sees_what_it_may(project):
-    overrides = ["notify.command=ring", "train.rho1=0.2", "ingest.path=/elsewhere"]
+    overrides = ["notify.command=ring", "crf.rho1=0.2", "ingest.path=/elsewhere"]
     mine = Project.open(project, None, overrides)
     with permitted.asked_by_us(mine):
         assert permitted.project_of(".", ["whatever=1"]) is mine
-    assert permitted.permitted(overrides) == ["train.rho1=0.2", "ingest.path=/elsewhere"]
+    assert permitted.permitted(overrides) == ["crf.rho1=0.2", "ingest.path=/elsewhere"]
 
 
 def test_flows_have_no_parameter_that_is_not_checked():
@@ -117,7 +117,7 @@ def test_flows_have_no_parameter_that_is_not_checked():
     from espalier.flows.retrain import retrain
     from espalier.flows.sweep import sweep
 
-    checked = {"root", "overrides", "add", "source", "rho1", "solver", "max_iterations", "warm", "force", "options",
-               "name", "quick"}  # fmt: skip
+    checked = {"root", "overrides", "add", "source", "family", "rho1", "solver", "max_iterations", "warm", "force",
+               "options", "name", "quick"}  # fmt: skip
     for flow in (retrain, sweep, reproduce):
         assert set(parameter_schema(flow).properties) <= checked

@@ -51,7 +51,7 @@ def past(tmp_path_factory):
     retrain(folder)
     set_params(folder, promote={"cases": "cases.conll"})
     (folder / "cases.conll").write_text("v nothing\n", encoding="utf-8")
-    retrain(folder, "train.rho1=2")
+    retrain(folder, "crf.rho1=2")
     with pytest.raises(EspalierError, match="missing tab"):
         (folder / "ragged.conll").write_text("a b X\nc X\n", encoding="utf-8")
         retrain(folder, "ingest.source=conll", "ingest.path=ragged.conll")
@@ -62,7 +62,7 @@ def test_every_run_has_a_line_however_it_ended(past):
     first, refused, failed = history.read(past)
     assert [row["outcome"] for row in (first, refused, failed)] == ["promoted", "refused", "failed"]
     assert set(first["seconds"]) == set(STEPS) and first["iterations"] <= 15 and first["active"] > 0
-    assert refused["changed"] == {"promote.cases": [None, "cases.conll"], "train.rho1": [0.5, 2.0]}
+    assert refused["changed"] == {"promote.cases": [None, "cases.conll"], "crf.rho1": [0.5, 2.0]}
     assert refused["active"] < first["active"] and "1 of 1 cases that must not break" in refused["reason"]
     assert failed["step"] == "ingest" and "check for a missing tab" in failed["error"] and failed["seconds"] == {}
     assert "token_error" not in failed and not records.marker(past).exists()
@@ -229,7 +229,7 @@ def test_a_run_is_pushed_committed_and_tagged_and_comes_back_from_its_tag(versio
     assert (versioned / "mine.txt").read_text() == "not staged"
     assert git(versioned, "status", "--porcelain", "--", *expected) == "", "nothing of it is left to commit"
     first = (versioned / store.CHAMPION).read_bytes()
-    set_params(versioned, train={"rho1": 3.0})
+    set_params(versioned, crf={"rho1": 3.0})
     retrain(versioned)
     second = history.read(versioned)[-1]
     assert second["model_sha256"] != entry["model_sha256"]
@@ -265,7 +265,7 @@ def test_what_cannot_be_pushed_or_committed_is_a_warning_on_record(tmp_path, mon
 def test_a_run_with_other_parameters_than_those_of_the_file_is_not_versioned(tmp_path):
     folder = write_project(tmp_path / "project")
     set_params(folder, version={"push": "nowhere", "git": "tag"})
-    retrain(folder, "train.rho1=3")
+    retrain(folder, "crf.rho1=3")
     (entry,) = history.read(folder)
     assert Said.texts == [] and "tag" not in entry
 
@@ -282,12 +282,12 @@ def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m espalier.flows.cli "$@"\n')
     script.chmod(0o755)
     (folder / ".gitignore").write_text(".venv\n.espalier\n")
-    set_params(folder, train={"rho1": 0.5})
+    set_params(folder, crf={"rho1": 0.5})
     retrain(folder)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "begin")
     before = load_model(folder / store.CANDIDATE)
-    dvc(folder, "exp", "run", "-q", "-n", "sparser", "-S", "train.rho1=3")
+    dvc(folder, "exp", "run", "-q", "-n", "sparser", "-S", "crf.rho1=3")
     after = load_model(folder / store.CANDIDATE)
     assert len(after.theta) < len(before.theta)
     shown = json.loads(dvc(folder, "exp", "show", "--json"))

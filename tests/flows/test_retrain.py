@@ -178,8 +178,8 @@ def test_mistakes_in_parameters_are_found_before_prefect_is_started(tmp_path):
     project = write_project(tmp_path)
     with pytest.raises(EspalierError, match="ingest.path is 'none.conll': there is no such file"):
         run_flow(project, None, ["ingest.source=conll", "ingest.path=none.conll"])
-    with pytest.raises(EspalierError, match="unknown parameter 'train.rho3'"):
-        run_flow(project, None, ["train.rho3=1"])
+    with pytest.raises(EspalierError, match="unknown parameter 'crf.rho3'"):
+        run_flow(project, None, ["crf.rho3=1"])
     assert not (project / ".espalier").exists()
 
 
@@ -314,14 +314,17 @@ def test_a_parameter_of_the_wrong_kind_is_refused_by_its_name(parameters, expect
 def test_fields_of_the_page_become_overrides():
     from espalier.flows.retrain import named_overrides
 
-    nothing = dict.fromkeys(("source", "rho1", "solver", "max_iterations", "warm"))
-    assert named_overrides(**nothing) == []
-    given = {"source": "a: b*.conll", "rho1": "auto", "solver": "pqn", "max_iterations": 7, "warm": False}
-    assert named_overrides(**given) == [
-        'ingest.path="a: b*.conll"', 'train.rho1="auto"', 'train.solver="pqn"', "train.max_iterations=7",
+    nothing = dict.fromkeys(("source", "family", "rho1", "solver", "max_iterations", "warm"))
+    assert named_overrides("crf", **nothing) == []
+    given = nothing | {"source": "a: b*.conll", "rho1": "auto", "solver": "pqn", "max_iterations": 7, "warm": False}
+    assert named_overrides("crf", **given) == [
+        'ingest.path="a: b*.conll"', 'crf.rho1="auto"', 'crf.solver="pqn"', "train.max_iterations=7",
         "train.initial=null",
     ]  # fmt: skip
-    assert named_overrides(**nothing | {"warm": True, "rho1": 0.0}) == ["train.rho1=0.0", "train.initial=champion"]
+    warm = named_overrides("crf", **nothing | {"warm": True, "rho1": 0.0})
+    assert warm == ["crf.rho1=0.0", "train.initial=champion"]
+    other = named_overrides("memm", **nothing | {"family": "memm", "rho1": 2.0})
+    assert other == ['model.family="memm"', "memm.rho1=2.0"]
 
 
 class TestLive:

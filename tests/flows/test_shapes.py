@@ -33,11 +33,11 @@ def finished(tmp_path_factory):
     """A project with every artefact there is, its champion from an earlier run."""
     root, params = tmp_path_factory.mktemp("project"), small_params()
     (root / "params.yaml").write_text(PARAMS)
-    params.train.rho1 = "auto"
+    params.crf.rho1 = "auto"
     run_stages(root, params, *STAGES)
     seconds = dict.fromkeys(STAGES, 1.0)
     for rho2 in (0.001, 5.0):
-        params.train.rho2 = rho2
+        params.crf.rho2 = rho2
         run_stages(root, params, "train", "evaluate", "report")
         decision = promote(root, params, Progress(), force=True, by="someone", why="a test")
         history.append(root, history.entry_of(root, params, decision["time"], seconds, decision=decision))

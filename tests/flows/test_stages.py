@@ -12,6 +12,7 @@ import yaml
 from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import FAMILIES
 from espalier.flows.commands import running, using
 from espalier.flows.pipeline import Project
 from espalier.flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage
@@ -51,10 +52,22 @@ def test_what_is_read_is_written_by_an_earlier_stage():
 
 
 def test_every_parameter_section_belongs_to_a_stage():
-    used = {section.partition(".")[0] for item in STAGES for section in item.params}
-    assert used == set(Params().as_dict()) - {"version", "notify", "memory"}  # what changes no result
-    for item in STAGES:
-        assert item.name in item.params  # a stage depends at least on its own section
+    for family in FAMILIES:
+        params = Params()
+        params.model.family = family
+        used = {section.partition(".")[0] for item in STAGES for section in item.sections(params)}
+        others = FAMILIES.keys() - {family}
+        assert used == set(params.as_dict()) - {"compute", "version", "notify", "memory"} - others
+        for item in STAGES:
+            assert item.name in item.params  # a stage depends at least on its own section
+
+
+def test_training_depends_on_the_section_of_its_family_alone():
+    params = Params()
+    for family in FAMILIES:
+        params.model.family = family
+        entry = yaml.safe_load(dvc_yaml(params))["stages"]["train"]
+        assert entry["params"] == sorted(["model", family, "train", "evaluate.decode"])
 
 
 def test_parameters_that_name_files_exist_and_may_be_null():
@@ -169,7 +182,7 @@ def test_dvc_yaml_says_what_the_table_says(with_code):
         assert entry["cmd"].endswith(f"espalier stage {item.name}")
         assert all(within(path, entry["deps"]) for path in item.inputs(params))
         assert within("engine", entry["deps"]) == with_code
-        assert entry["params"] == sorted(item.params)
+        assert entry["params"] == sorted(item.sections(params))
         lines = [*entry.get("outs", []), *entry.get("metrics", [])]
         assert sorted(path for line in lines for path in line) == sorted(outputs(item))
         flags = [flag for line in lines for flag in line.values()]

@@ -180,7 +180,7 @@ def test_sweep_without_prefect(espalier, project):
     [
         (["--points", "0"], "a sweep of 0 points: expected at least 1"),
         (["--from", "0"], "--from is 0.0: expected a number above 0"),
-        (["--set", "train.solver=iis"], "iis cannot follow a path of rho1"),
+        (["--set", "crf.solver=iis"], "iis cannot follow a path of rho1"),
     ],
 )
 def test_sweep_refuses_what_cannot_be(espalier, project, options, expected):

@@ -29,6 +29,6 @@ if __name__ == "__main__":
     from stage_runs import run_stages, small_params
 
     params = small_params()
-    params.train.solver = solver
+    params.crf.solver = solver
     params.weigh.method = "covariate"
     run_stages(Path(folder), params, "ingest", "template", "weigh", "train", "evaluate")

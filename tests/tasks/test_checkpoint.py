@@ -9,15 +9,17 @@ import sys
 import numpy as np
 import pytest
 from small_project import Background
-from stage_runs import small_params, tree
+from stage_runs import set_options, small_params, tree
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers import SOLVERS
+from espalier.engine.parts.sharded_objective import ShardedObjective
 from espalier.tasks import store, train
 from espalier.tasks.progress import Progress
 from espalier.tasks.training import checkpoint
 from espalier.tasks.training.checkpoint import FOLDER, Checkpoint, key_of
+from espalier.tasks.training.job import Options
 
 BLOCK = 150  # positions of a block: the 900 of the project are six
 RESULT = (store.CANDIDATE, store.TRACE)
@@ -25,12 +27,10 @@ RESULT = (store.CANDIDATE, store.TRACE)
 
 def params_of(solver="owlqn", **train):
     params = small_params()
-    params.train.solver, params.train.checkpoint_seconds = solver, 0
+    params.crf.solver, params.train.checkpoint_seconds = solver, 0
     if not SOLVERS[solver].accepts_l1:
-        params.train.rho1, params.train.rho2 = 0.0, 0.1
-    for name, value in train.items():
-        setattr(params.train, name, value)
-    return params
+        params.crf.rho1, params.crf.rho2 = 0.0, 0.1
+    return set_options(params, **train)
 
 
 class Interrupting(Progress):
@@ -97,9 +97,9 @@ def test_it_does_go_on_and_not_begin_anew(project, monkeypatch):
     state = Checkpoint(project, states(project)[0].stem, 0, print).earlier()
     assert state.iteration == 8 and len(state.pairs) == 8 and len(state.history) == 9
     begun = []
-    original = train.ShardedObjective.value_and_gradient
+    original = ShardedObjective.value_and_gradient
     monkeypatch.setattr(
-        train.ShardedObjective, "value_and_gradient", lambda self, theta: begun.append(theta) or original(self, theta)
+        ShardedObjective, "value_and_gradient", lambda self, theta: begun.append(theta) or original(self, theta)
     )
     result_of(project, params)
     assert not any(np.array_equal(theta, np.zeros_like(theta)) for theta in begun)
@@ -113,7 +113,7 @@ def test_the_last_state_is_enough_when_only_the_model_could_not_be_written(proje
         result_of(project, params)
     assert "interrupted after iteration 15; the same command goes on from there" in caught.value.__notes__[0]
     monkeypatch.undo()
-    monkeypatch.setattr(train.ShardedObjective, "value_and_gradient", None)  # nothing is left to compute
+    monkeypatch.setattr(ShardedObjective, "value_and_gradient", None)  # nothing is left to compute
     assert result_of(project, params) == expected
 
 
@@ -229,24 +229,25 @@ def test_a_state_that_no_solver_can_go_on_from_is_told_of_and_left(project, chan
 def test_a_state_of_something_else_is_not_found(project, monkeypatch):
     manifest, params = store.read_manifest(project), params_of()
     shards = store.Shards(project, "train", manifest).described()["hashes"]
-    key = key_of(project, params.train, manifest, shards, BLOCK)
+    key = key_of(project, Options.of(params), manifest, shards, BLOCK)
     for name in ("threads", "cluster", "checkpoint_seconds"):
-        assert key_of(project, params_of(**{name: 3}).train, manifest, shards, BLOCK) == key
+        assert key_of(project, Options.of(params_of(**{name: 3})), manifest, shards, BLOCK) == key
     others = {
-        key_of(project, params_of(**{name: value}).train, manifest, shards, BLOCK)
+        key_of(project, Options.of(params_of(**{name: value})), manifest, shards, BLOCK)
         for name, value in (("rho1", 0.25), ("max_iterations", 9), ("pairs", "seen"), ("solver", "pqn"))
     }
-    others.add(key_of(project, params.train, manifest | {"data_version": "0"}, shards, BLOCK))
-    others.add(key_of(project, params.train, manifest, shards | {"train/00000.arrow": "0"}, BLOCK))
-    others.add(key_of(project, params.train, manifest, shards, BLOCK + 1))
+    others.add(key_of(project, Options.of(params), manifest | {"data_version": "0"}, shards, BLOCK))
+    others.add(key_of(project, Options.of(params), manifest, shards | {"train/00000.arrow": "0"}, BLOCK))
+    others.add(key_of(project, Options.of(params), manifest, shards, BLOCK + 1))
     weights, _ = store.read_arrow(project / store.WEIGHTS)
     store.write_arrow(project / store.WEIGHTS, weights, {"other": 1})
-    others.add(key_of(project, params.train, manifest, shards, BLOCK))
+    others.add(key_of(project, Options.of(params), manifest, shards, BLOCK))
     (project / "pinned.model").write_bytes((project / store.CANDIDATE).read_bytes())
-    others.add(key_of(project, params_of(initial="pinned.model").train, manifest, shards, BLOCK))
-    before = key_of(project, params.train, manifest, shards, BLOCK)
+    others.add(key_of(project, Options.of(params_of(initial="pinned.model")), manifest, shards, BLOCK))
+    before = key_of(project, Options.of(params), manifest, shards, BLOCK)
     monkeypatch.setenv("NUMBA_CPU_NAME", "another")
-    assert key_of(project, params.train, manifest, shards, BLOCK) != before, "the bytes depend on the compile target"
+    after = key_of(project, Options.of(params), manifest, shards, BLOCK)
+    assert after != before, "the bytes depend on the compile target"
     assert len(others | {key}) == 10
 
 

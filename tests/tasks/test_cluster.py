@@ -88,7 +88,7 @@ def nothing_left(project):
 
 @pytest.mark.parametrize("text", ["local", "local:0", "local:x", "localhost:8786", "tcp:/x", "LOCAL:2", "local:-1"])
 def test_a_cluster_that_is_none_is_refused(text):
-    with pytest.raises(EspalierError, match=f"train.cluster is '{text}': expected null, local:N .* tcp://host:8786"):
+    with pytest.raises(EspalierError, match=f"compute.cluster is '{text}': expected null, local:N .* tcp://host:8786"):
         workers.parse(text)
 
 
@@ -109,9 +109,9 @@ def test_workers_get_about_equal_runs_with_few_nodes(blocks, count):
 @pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
 def test_solvers_that_need_all_sequences_say_so(project, solver):
     params = small_params()
-    params.train.solver, params.train.cluster = solver, "local:2"
+    params.crf.solver, params.compute.cluster = solver, "local:2"
     able = "lbfgs, owlqn, pqn, hybrid, sbcd, cg-fr"
-    text = f"{solver} needs all sequences in one process .* train.cluster = local:2: .* {able}"
+    text = f"{solver} needs all sequences in one process .* compute.cluster = local:2: .* {able}"
     with pytest.raises(EspalierError, match=text):
         result_of(project, params)
 
@@ -122,7 +122,7 @@ def test_shards_and_threads_leave_the_same_bytes_with_many_blocks(project, pairs
     found = set()
     for shard_tokens, threads in ((10**6, None), (50, 1), (333, 2), (120, 4)):
         params = small_params()
-        params.template.shard_tokens, params.train.threads, params.train.pairs = shard_tokens, threads, pairs
+        params.template.shard_tokens, params.compute.threads, params.crf.pairs = shard_tokens, threads, pairs
         run_stages(project, params, "template")
         found.add(tuple(result_of(project, params, block_tokens)))
     assert len(found) == 1
@@ -328,7 +328,7 @@ def test_without_dask_the_error_says_what_to_install(project):
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    assert "train.cluster needs Dask" in done.stdout and "pip install 'espalier-crf[cluster]'" in done.stdout, done
+    assert "compute.cluster needs Dask" in done.stdout and "pip install 'espalier-crf[cluster]'" in done.stdout, done
 
 
 # ---- local clusters
@@ -342,7 +342,7 @@ def test_local_workers_leave_the_bytes_of_one_process(project, workers, block_to
     expected = result_of(project, params, block_tokens)
     params.template.shard_tokens = 40 * workers
     run_stages(project, params, "template")
-    params.train.cluster = f"local:{workers}"
+    params.compute.cluster = f"local:{workers}"
     assert result_of(project, params, block_tokens) == expected
     assert nothing_left(project)
 
@@ -458,7 +458,7 @@ class Killing(Progress):
 def test_training_survives_the_loss_of_a_worker(project):
     params = small_params()
     expected = result_of(project, params)
-    params.train.cluster = "local:2"
+    params.compute.cluster = "local:2"
     progress = Killing(3)
     assert result_of(project, params, progress=progress) == expected
     assert len(progress.said) == 1 and "is lost" in progress.said[0]
@@ -501,7 +501,7 @@ class Lines(Progress):
         print("step", flush=True)
 
 params = small_params()
-params.train.cluster, params.train.checkpoint_seconds = "local:2", 0
+params.compute.cluster, params.train.checkpoint_seconds = "local:2", 0
 train.main(Path("."), params, Lines(), {block})
 """
 
@@ -522,7 +522,7 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_o
     _, alive = psutil.wait_procs(family, timeout=60)
     assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
     assert not nothing_left(project)
-    params.train.cluster = "local:2"
+    params.compute.cluster = "local:2"
     progress = Killing(None)
     assert result_of(project, params, progress=progress) == expected
     assert "going on after iteration" in progress.said[0] and nothing_left(project)
@@ -579,7 +579,7 @@ def asked(monkeypatch):
 def test_a_scheduler_given_by_address_serves_one_training_after_the_other(project, standing):
     params = small_params()
     expected = result_of(project, params)
-    params.train.cluster = standing
+    params.compute.cluster = standing
     for _ in range(2):
         assert result_of(project, params) == expected
     from distributed import Client
@@ -594,9 +594,9 @@ def test_a_scheduler_given_by_address_serves_one_training_after_the_other(projec
 @pytest.mark.parametrize("block_tokens", [BLOCK, 10**6])
 def test_blockwise_descent_by_workers_leaves_the_bytes_of_one_process(project, standing, block_tokens):
     params = small_params()
-    params.train.solver, params.train.max_iterations = "sbcd", 4
+    params.crf.solver, params.train.max_iterations = "sbcd", 4
     expected = result_of(project, params, block_tokens)
-    params.train.cluster = standing
+    params.compute.cluster = standing
     assert result_of(project, params, block_tokens) == expected
 
 
@@ -611,7 +611,7 @@ def test_clusters_by_workers_are_the_bytes_of_one_process(project, standing, ask
     expected = [(project / path).read_bytes() for path in (store.WEIGHTS, store.CLUSTERS)]
     for path in (store.WEIGHTS, store.CLUSTERS):
         (project / path).unlink()
-    params.train.cluster = standing
+    params.compute.cluster = standing
     run_stages(project, params, "weigh")
     assert [(project / path).read_bytes() for path in (store.WEIGHTS, store.CLUSTERS)] == expected
     assert {"count_bags", "rows_of_bags"} == set(asked) and nothing_left(project)
@@ -622,7 +622,7 @@ def test_clusters_by_workers_are_the_bytes_of_one_process(project, standing, ask
 def test_workers_that_compile_for_another_processor_are_refused(project, standing, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "another")
     params = small_params()
-    params.train.cluster = standing
+    params.compute.cluster = standing
     with pytest.raises(EspalierError, match=r"compiles for .*, this process for another \(NUMBA_CPU_NAME\)"):
         result_of(project, params)
 
@@ -636,7 +636,7 @@ def test_evaluation_by_workers_is_the_bytes_of_one_process(project, standing, as
     expected = [(project / path).read_bytes() for path in made]
     for path in made:
         (project / path).unlink()
-    params.train.cluster = standing
+    params.compute.cluster = standing
     run_stages(project, params, "evaluate")
     assert [(project / path).read_bytes() for path in made] == expected
     assert asked == ["measure_shards"] and nothing_left(project)
@@ -646,7 +646,7 @@ def test_evaluation_by_workers_is_the_bytes_of_one_process(project, standing, as
 @pytest.mark.slow
 def test_the_plan_asks_the_scheduler_for_its_workers(project, standing):
     params = small_params()
-    params.train.cluster = standing
+    params.compute.cluster = standing
     found = plan.main(project, params, BLOCK)
     assert found["cluster"]["workers"] == 2 and not found["cluster"]["here"] and len(found["cluster"]["memory"]) == 2
     assert "workers" not in found["bytes"]
@@ -670,13 +670,13 @@ def test_a_scheduler_that_goes_away_ends_the_training_and_loses_nothing(project,
                 if self.steps == 5:
                     process.end(signal.SIGKILL)
 
-        params.train.cluster = address
+        params.compute.cluster = address
         with pytest.raises(EspalierError, match=f"scheduler of {address} does not answer any more") as caught:
             result_of(project, params, progress=Ending())
     assert re.search(r"interrupted after iteration \d; the same command goes on from there", caught.value.__notes__[0])
     assert [(project / path).read_bytes() for path in RESULT] == before
     assert len(list((project / FOLDER).iterdir())) == 1
-    params.train.cluster = None  # goes on here, to the same bytes
+    params.compute.cluster = None  # goes on here, to the same bytes
     assert result_of(project, params) == expected and nothing_left(project)
 
 
@@ -685,7 +685,7 @@ def test_a_scheduler_that_goes_away_ends_the_training_and_loses_nothing(project,
 def test_no_scheduler_is_a_clear_error(project, monkeypatch):
     monkeypatch.setattr(workers, "AWAY", 1.0)
     params = small_params()
-    params.train.cluster = "tcp://127.0.0.1:9"
+    params.compute.cluster = "tcp://127.0.0.1:9"
     with pytest.raises(EspalierError, match="no scheduler answers at tcp://127.0.0.1:9 .*: start one with `dask sched"):
         result_of(project, params)
     assert nothing_left(project)

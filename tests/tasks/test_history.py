@@ -45,7 +45,7 @@ def test_an_entry_has_what_each_step_of_the_run_has_found(finished_project):
     assert entry["model_sha256"] == store.file_hash(finished_project / store.CANDIDATE)
     assert entry["drift"] == clusters["jensen_shannon"] and entry["drifted"] is clusters["drifted"]
     assert entry["data_version"] == store.read_manifest(finished_project)["data_version"]
-    assert entry["parameters"]["train.max_iterations"] == 15 and "train.rho1" not in entry["parameters"]
+    assert entry["parameters"]["train.max_iterations"] == 15 and "crf.rho1" not in entry["parameters"]
 
 
 def test_a_failed_run_says_nothing_of_what_an_earlier_run_has_left(finished_project):
@@ -60,12 +60,12 @@ def test_a_failed_run_says_nothing_of_what_an_earlier_run_has_left(finished_proj
 
 def test_parameters_that_differ_from_the_run_before_are_told(tmp_path):
     first, second = Params(), Params()
-    first.train.rho1 = 2.0
-    second.train.solver, second.notify.webhook = "pqn", "http://secret"
+    first.crf.rho1 = 2.0
+    second.crf.solver, second.notify.webhook = "pqn", "http://secret"
     for params in (first, second):
-        history.append(tmp_path, run(1, id=params.train.solver, parameters=history.unusual(params)))
+        history.append(tmp_path, run(1, id=params.crf.solver, parameters=history.unusual(params)))
     assert [row["changed"] for row in history.read(tmp_path)] == [
-        {}, {"train.rho1": [2.0, 0.5], "train.solver": ["auto", "pqn"]},
+        {}, {"crf.rho1": [2.0, 0.5], "crf.solver": ["auto", "pqn"]},
     ]  # fmt: skip
     assert "secret" not in (tmp_path / store.HISTORY).read_text(encoding="utf-8")
 
@@ -102,7 +102,7 @@ def test_an_entry_can_be_amended_and_the_others_stay(tmp_path):
 
 def test_the_text_has_a_line_for_each_run_with_why_and_what_changed_below():
     rows = [run(1), run(2, outcome="failed", step="ingest", error="line 2 is bad", token_error=None, seconds={}),
-            run(3, f1=0.905, drifted=True, changed={"train.rho1": [0.5, None]}, warnings=["not pushed"])]  # fmt: skip
+            run(3, f1=0.905, drifted=True, changed={"crf.rho1": [0.5, None]}, warnings=["not pushed"])]  # fmt: skip
     lines = history.as_text(rows).split("\n")
     heads = ["id", "outcome", "F1", "token error", "active", "kB", "iterations", "seconds", "drift"]
     assert re.split(r" {2,}", lines[0]) == heads
@@ -110,7 +110,7 @@ def test_the_text_has_a_line_for_each_run_with_why_and_what_changed_below():
     assert lines[2] == "    not worse"
     assert lines[3].split()[1:3] == ["failed", "–"] and lines[4] == "    ingest: line 2 is bad"
     assert lines[5].split()[-2:] == ["0.0100", "!"] and "90.50%" in lines[5]
-    assert lines[6:] == ["    train.rho1: 0.5 → null", "    not worse", "    warning: not pushed"]
+    assert lines[6:] == ["    crf.rho1: 0.5 → null", "    not worse", "    warning: not pushed"]
 
 
 def test_what_a_run_is_judged_by_comes_first_with_its_interval_and_reasons_once():

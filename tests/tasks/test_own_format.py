@@ -157,7 +157,7 @@ def trained(tmp_path_factory):
     params.ingest = Ingest(source="files", path="train.conll", test_path="test.conll", scheme="bioes", limit=None,
                            dev_share=0.0)  # fmt: skip
     params.template.lines = ["U:%x[0,0]", "B"]
-    params.train.rho1, params.train.max_iterations, params.evaluate.decode = 0.01, 30, "posterior"
+    params.crf.rho1, params.train.max_iterations, params.evaluate.decode = 0.01, 30, "posterior"
     run_stages(root, params, "ingest", "template", "weigh", "train", "evaluate")
     return root
 

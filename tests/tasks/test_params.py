@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import FAMILIES
 from espalier.engine.optimise.solvers import SOLVERS
 from espalier.tasks import params
-from espalier.tasks.params import Params, default_yaml, load_params
+from espalier.tasks.params import MOVED, Params, default_yaml, load_params
 from espalier.tasks.report import summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,9 +66,9 @@ def test_the_solvers_offered_are_those_of_the_engine():
 
 
 def test_what_is_left_out_keeps_its_default(tmp_path):
-    found = load(tmp_path, "train:\n  rho1: 2\n")
-    assert found.train.rho1 == 2.0
-    found.train.rho1 = Params().train.rho1
+    found = load(tmp_path, "crf:\n  rho1: 2\n")
+    assert found.crf.rho1 == 2.0
+    found.crf.rho1 = Params().crf.rho1
     assert found == Params()
 
 
@@ -80,19 +81,19 @@ def test_an_empty_file_or_section_is_all_defaults(tmp_path, text):
     ("written", "expected"), [("1e-4", 1e-4), ("1E3", 1000.0), ("0", 0.0), ("2", 2.0), (".5", 0.5), ("1.0e-4", 1e-4)]
 )
 def test_numbers_as_people_write_them(tmp_path, written, expected):
-    found = load(tmp_path, f"train:\n  rho1: {written}\n").train.rho1
+    found = load(tmp_path, f"crf:\n  rho1: {written}\n").crf.rho1
     assert found == expected and isinstance(found, float)
-    assert load(tmp_path, "", [f"train.rho1={written}"]).train.rho1 == expected
+    assert load(tmp_path, "", [f"crf.rho1={written}"]).crf.rho1 == expected
 
 
 def test_null_where_it_is_allowed(tmp_path):
     assert load(tmp_path, "ingest: {limit: null, path: null}").ingest.limit is None
-    assert "expected a number" in refusal(tmp_path, "train: {rho1: null}")
+    assert "expected a number" in refusal(tmp_path, "crf: {rho1: null}")
 
 
 def test_overrides_win_and_the_last_one_counts(tmp_path):
-    found = load(tmp_path, "train: {rho1: 1}", ["train.rho1=2", "train.rho1=3", "template.lines=[U, 'B:%x[0,0]']"])
-    assert found.train.rho1 == 3.0
+    found = load(tmp_path, "crf: {rho1: 1}", ["crf.rho1=2", "crf.rho1=3", "template.lines=[U, 'B:%x[0,0]']"])
+    assert found.crf.rho1 == 3.0
     assert found.template.lines == ["U", "B:%x[0,0]"]
 
 
@@ -103,8 +104,8 @@ def test_an_override_may_hold_an_equals_sign(tmp_path):
 def test_two_params_share_nothing():
     first = Params()
     first.template.lines.append("U:x")
-    first.train.rho1 = 9.0
-    assert Params().template.lines[-1] != "U:x" and Params().train.rho1 != 9.0
+    first.crf.rho1 = 9.0
+    assert Params().template.lines[-1] != "U:x" and Params().crf.rho1 != 9.0
 
 
 # ---- refusals
@@ -113,31 +114,31 @@ def test_two_params_share_nothing():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("train: {rho: 1}", "unknown parameter 'train.rho': did you mean 'train.rho"),
+        ("crf: {rho: 1}", "unknown parameter 'crf.rho': did you mean 'crf.rho"),
         ("train: {max_iteration: 1}", "unknown parameter 'train.max_iteration': did you mean 'train.max_iterations'?"),
         ("trian: {rho1: 1}", "unknown section 'trian': did you mean 'train'?"),
         ("trian:", "unknown section 'trian': did you mean 'train'?"),
         ("zzz: {a: 1}", "unknown section 'zzz': known are ingest, template"),
         ("1: {a: 1}", "unknown section '1': known are"),
-        ("train: {qqqqqq: 1}", "unknown parameter 'train.qqqqqq': known are solver, rho1"),
+        ("train: {qqqqqq: 1}", "unknown parameter 'train.qqqqqq': known are max_iterations, "),
         ("train: 3", "section train holds 3, expected keys with values"),
         ("train: [a]", "section train holds ['a'], expected keys with values"),
         ("- train", "expected sections such as `ingest:`, found list"),
-        ("train: {rho1: many}", "train.rho1 is 'many', expected a number or auto"),
-        ("train: {rho2: auto}", "train.rho2 is 'auto', expected a number"),
-        ("train: {rho1: true}", "train.rho1 is True, expected a number"),
-        ("train: {rho1: [1]}", "train.rho1 is [1], expected a number"),
-        ("train: {rho1: .nan}", "train.rho1 is nan, expected a number"),
-        ("train: {rho1: .inf}", "train.rho1 is inf, expected a number"),
-        ("train: {rho1: -1}", "train.rho1 is -1, expected at least 0"),
-        ("train: {rho1: -1e-9}", "train.rho1 is '-1e-9', expected at least 0"),
+        ("crf: {rho1: many}", "crf.rho1 is 'many', expected a number or auto"),
+        ("crf: {rho2: auto}", "crf.rho2 is 'auto', expected a number"),
+        ("crf: {rho1: true}", "crf.rho1 is True, expected a number"),
+        ("crf: {rho1: [1]}", "crf.rho1 is [1], expected a number"),
+        ("crf: {rho1: .nan}", "crf.rho1 is nan, expected a number"),
+        ("crf: {rho1: .inf}", "crf.rho1 is inf, expected a number"),
+        ("crf: {rho1: -1}", "crf.rho1 is -1, expected at least 0"),
+        ("crf: {rho1: -1e-9}", "crf.rho1 is '-1e-9', expected at least 0"),
         ("train: {max_iterations: 0}", "train.max_iterations is 0, expected at least 1"),
         ("train: {max_iterations: 2.5}", "train.max_iterations is 2.5, expected a whole number"),
         ("train: {max_iterations: true}", "train.max_iterations is True, expected a whole number"),
         ("ingest: {limit: few}", "ingest.limit is 'few', expected a whole number or null"),
-        ("train: {start: 1}", "train.start is 1, expected true or false"),
+        ("crf: {start: 1}", "crf.start is 1, expected true or false"),
         (
-            "train: {solver: owlq}",
+            "crf: {solver: owlq}",
             "expected one of auto, lbfgs, owlqn, pqn, hybrid, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
         ),
         ("ingest: {path: 3}", "ingest.path is 3, expected a text or null"),
@@ -156,7 +157,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(tmp_path, text, expected)
 
 
 def test_a_number_too_large_for_a_float_is_no_number(tmp_path):
-    assert "expected a number" in refusal(tmp_path, f"train: {{rho1: {'9' * 400}}}")
+    assert "expected a number" in refusal(tmp_path, f"crf: {{rho1: {'9' * 400}}}")
 
 
 def test_shares_must_leave_something_to_train_on(tmp_path):
@@ -168,12 +169,12 @@ def test_shares_must_leave_something_to_train_on(tmp_path):
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("train.rho1", "--set train.rho1: expected section.key=value"),
+        ("crf.rho1", "--set crf.rho1: expected section.key=value"),
         ("rho1=2", "--set rho1=2: expected section.key=value"),
-        ("train.rho=2", "--set: unknown parameter 'train.rho'"),
-        ("train.rho1=x", "--set: train.rho1 is 'x', expected a number"),
-        ("train.rho1=[", "--set train.rho1=[: the value is not readable as YAML"),
-        ("train.rho1=&", "--set train.rho1=&: the value is not readable as YAML"),
+        ("crf.rho=2", "--set: unknown parameter 'crf.rho'"),
+        ("crf.rho1=x", "--set: crf.rho1 is 'x', expected a number"),
+        ("crf.rho1=[", "--set crf.rho1=[: the value is not readable as YAML"),
+        ("crf.rho1=&", "--set crf.rho1=&: the value is not readable as YAML"),
         ("ingest.path=2020-13-45", "--set ingest.path=2020-13-45: the value is not readable as YAML"),
         ("ingest.path=!!python/object:os.system x", "the value is not readable as YAML"),
     ],
@@ -183,7 +184,7 @@ def test_a_wrong_override_is_named(tmp_path, override, expected):
 
 
 def test_bad_yaml_names_file_and_line(tmp_path):
-    message = refusal(tmp_path, "train:\n  rho1: 1\n\tstart: true\n")
+    message = refusal(tmp_path, "crf:\n  rho1: 1\n\tstart: true\n")
     assert message.startswith(f"{tmp_path / 'params.yaml'}, line 3: not readable as YAML")
 
 
@@ -226,9 +227,9 @@ def test_templates_come_from_one_place(tmp_path):
 
 
 def test_rho1_may_be_left_to_the_data(tmp_path):
-    (tmp_path / "params.yaml").write_text("train: {rho1: auto}")
-    assert load_params(tmp_path / "params.yaml").train.rho1 == "auto"
-    assert load_params(tmp_path / "params.yaml", ["train.rho1=0.3"]).train.rho1 == 0.3
+    (tmp_path / "params.yaml").write_text("crf: {rho1: auto}")
+    assert load_params(tmp_path / "params.yaml").crf.rho1 == "auto"
+    assert load_params(tmp_path / "params.yaml", ["crf.rho1=0.3"]).crf.rho1 == 0.3
 
 
 BOMB = "a: &a [x, x]\n" + "".join(
@@ -247,20 +248,20 @@ MERGES = "a: &a {x: 1}\n" + "".join(
         (BOMB, "params.yaml, line 4: not readable as YAML: more than 20 aliases (*)"),
         (MERGES, "more than 20 aliases (*)"),
         (
-            "train:\n  rho1: " + "[" * 5000,
+            "crf:\n  rho1: " + "[" * 5000,
             "line 2: not readable as YAML: more than 20 brackets or lists inside each other",
         ),
         ("{a: " * 5000, "more than 20 brackets"),
         ("- " * 5000, "more than 20 brackets"),
-        ("train: {rho1: " + "9" * 5000 + "}", "not readable as YAML"),
-        ("train: {rho1: 0x" + "f" * 500_000 + "}", "train.rho1 is a int too large to show, expected a number"),
-        ("train: {solver: " + "x" * 900_000 + "}", "(900,000 characters)"),
+        ("crf: {rho1: " + "9" * 5000 + "}", "not readable as YAML"),
+        ("crf: {rho1: 0x" + "f" * 500_000 + "}", "crf.rho1 is a int too large to show, expected a number"),
+        ("crf: {solver: " + "x" * 900_000 + "}", "(900,000 characters)"),
         ("? " + "x" * 900_000 + "\n: 1", "(900,000 characters)"),
         ("train: {? " + "y" * 900_000 + " : 1}", "unknown parameter"),
         ("#" * (1 << 20) + "\n", "larger than 1,048,576 bytes, the most that is read of such a file"),
         ('ingest: {path: "\\ud800"}', r"ingest.path is '\ud800', expected a text or null"),
         ('template: {lines: ["U\\udfff"]}', "template.lines is"),
-        ("train: &t {rho1: [*t]}", "train.rho1 is"),
+        ("crf: &t {rho1: [*t]}", "crf.rho1 is"),
     ],
 )
 def test_a_hostile_file_is_refused_in_a_short_message(tmp_path, text, expected):
@@ -281,14 +282,14 @@ def test_a_hostile_file_is_refused_in_a_short_message(tmp_path, text, expected):
 )
 def test_a_hostile_override_is_refused_in_a_short_message(value, expected):
     with pytest.raises(EspalierError) as caught:
-        load_params(Path("params.yaml"), [f"train.rho1={value}"])
+        load_params(Path("params.yaml"), [f"crf.rho1={value}"])
     assert expected in str(caught.value)
     assert len(str(caught.value)) < 1000
 
 
 def test_an_alias_or_two_are_fine(tmp_path):
-    (tmp_path / "params.yaml").write_text("train: {rho1: &r 0.25, rho2: *r}\n", encoding="utf-8")
-    assert load_params(tmp_path / "params.yaml").train.rho2 == 0.25
+    (tmp_path / "params.yaml").write_text("crf: {rho1: &r 0.25, rho2: *r}\n", encoding="utf-8")
+    assert load_params(tmp_path / "params.yaml").crf.rho2 == 0.25
 
 
 @pytest.mark.parametrize(
@@ -313,3 +314,24 @@ def test_what_is_no_margin_is_refused(tmp_path, written):
     text = refusal(tmp_path, f"promote: {{margin: {written}}}")
     assert "promote.margin is " in text
     assert "expected a share from 0 to 1 such as 0.005, or one of the champion's errors such as 2%" in text
+
+
+# ---- names of before there were families
+
+
+def test_names_that_have_moved_are_told_all_at_once(tmp_path):
+    text = "train: {rho1: 1, cluster: null, tolerance: 0.1, solver: pqn}"
+    expected = "train.rho1 is now crf.rho1, train.cluster is now compute.cluster, train.solver is now crf.solver"
+    assert f"{expected}: write them there" in refusal(tmp_path, text)
+    with pytest.raises(EspalierError, match="--set: train.rho2 is now crf.rho2: write it there"):
+        load(tmp_path, "", ["train.rho2=1"])
+    for name, now in MOVED.items():
+        section, key = now.split(".")
+        assert hasattr(getattr(Params(), section), key) and not hasattr(Params().train, name.split(".")[1])
+
+
+def test_every_family_has_a_section_of_its_own():
+    params = Params()
+    for family in FAMILIES:
+        params.model.family = family
+        assert params.of_family is getattr(params, family)

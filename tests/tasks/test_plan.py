@@ -11,8 +11,8 @@ from espalier.engine.families import load as load_model
 from espalier.engine.weights import seen_counts
 from espalier.engine.weights.layout import dense_layout, observation_kinds, seen_layout
 from espalier.tasks import store
-from espalier.tasks.params import Train
 from espalier.tasks.training import plan
+from espalier.tasks.training.job import Options
 
 
 @pytest.mark.parametrize("start", [True, False])
@@ -32,7 +32,7 @@ def test_features_by_hand():
 @pytest.mark.parametrize("pairs", ["all", "seen"])
 def test_the_plan_foretells_the_model(project, pairs):
     params = small_params()
-    params.train.pairs = pairs
+    params.crf.pairs = pairs
     found = plan.main(project, params)
     run_stages(project, params, "train")
     assert found["features"] == load_model(project / store.CANDIDATE).info["features"]
@@ -61,7 +61,7 @@ def test_weights_are_counted_without_a_layout(monkeypatch, kinds, start, most_bi
     random, lengths = np.random.default_rng(0), np.array([3, 1, 5, 2, 2, 7])
     observations = random.integers(-1, 5, (lengths.sum(), 3))
     shards = shards_of(observations, random.integers(0, 3, lengths.sum()), lengths, [2, 3])
-    codes, options = observation_kinds(list(kinds)), Train(pairs="seen", start=start)
+    codes, options = observation_kinds(list(kinds)), Options(pairs="seen", start=start)
     whole = shards_of(observations, np.concatenate([s.labels for s in shards]), lengths, [])[0]
     found, exact = plan.count_weights(shards, 3, codes, options)
     expected = seen_layout(whole, 3, codes, start).size
@@ -73,7 +73,7 @@ def test_weights_of_partial_labels_are_counted():
     sets = np.array([[True, False, True]])
     data = make_dataset(np.zeros((4, 1), np.int32), np.array([0, -1, -2, 1]), np.array([0, 4]), label_sets=sets)
     codes = observation_kinds(["*"])
-    assert plan.count_weights([data], 3, codes, Train(pairs="seen"))[0] == seen_layout(data, 3, codes).size
+    assert plan.count_weights([data], 3, codes, Options(pairs="seen"))[0] == seen_layout(data, 3, codes).size
 
 
 def test_a_sample_is_spread_over_the_shards_and_of_about_the_size_asked_for():
@@ -116,7 +116,7 @@ BLOCK = 150  # positions of a block: the 900 of the project are six
 def test_workers_of_this_machine_are_counted_in(project):
     params = small_params()
     alone = plan.main(project, params, BLOCK)
-    params.train.cluster = "local:2"
+    params.compute.cluster = "local:2"
     found = plan.main(project, params, BLOCK)
     cluster, needed = found["cluster"], found["bytes"]
     assert (cluster["workers"], cluster["parts"], cluster["here"]) == (2, 2, True)
@@ -132,7 +132,7 @@ def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
     from espalier.tasks.cluster.workers import ranges
 
     params, manifest = small_params(), store.read_manifest(project)
-    params.train.cluster = f"local:{workers}"
+    params.compute.cluster = f"local:{workers}"
     shards = store.Shards(project, "train", manifest)
     bounds = cut(shards.offsets(), BLOCK)
     kinds = observation_kinds(store.read_vocabulary(project)["observation"].to_list())
@@ -148,7 +148,7 @@ def test_what_is_foretold_to_move_is_what_parts_have(project, workers):
 
 def test_workers_above_the_limit_are_refused_before_anything_starts(project):
     before, params = tree(project), small_params()
-    params.train.cluster, params.memory.limit = "local:3", 1.0
+    params.compute.cluster, params.memory.limit = "local:3", 1.0
     with pytest.raises(EspalierError, match=r"training would take about .* GiB, workers most of it .* allows 1.0"):
         run_stages(project, params, "train")
     assert tree(project) == before
@@ -156,7 +156,7 @@ def test_workers_above_the_limit_are_refused_before_anything_starts(project):
 
 def test_a_worker_that_has_too_little_is_told_of(project):
     params = small_params()
-    params.train.cluster = "local:2"
+    params.compute.cluster = "local:2"
     found = plan.main(project, params, BLOCK)
     found["cluster"] |= {"memory": [2**33, 2**28], "name": "tcp://host:8786"}
     text = r"a worker would take about 0.3 GiB, process most of it .*, and the smallest of 2 has 0.2: add workers"

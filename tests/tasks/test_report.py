@@ -552,11 +552,12 @@ def test_no_pool_is_a_plain_sentence():
 
 
 def test_versions_and_parameters_are_listed_without_what_cannot_matter():
-    train = {"rho1": 0.5, "start": True, "initial": None, "threads": 8}
+    train = {"rho1": 0.5, "start": True, "initial": None}
     given = {
         "ingest": {"limit": 20000},
         "template": {"lines": TEMPLATES},
         "train": train,
+        "compute": {"threads": 8},
         "promote": {"level": 0.9},
     }
     text = document(parameters=given).section("provenance")

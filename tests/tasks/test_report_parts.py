@@ -26,7 +26,7 @@ DECISION = {
 BEFORE = {
     "kind": "retrain", "id": "a", "time": "2026-11-16T03:15:02+00:00", "outcome": "promoted",
     "token_error": 0.35, "active": 6000, "iterations": 5, "data_version": "0" * 64,
-    "model_sha256": "1" * 64, "parameters": {"train.rho1": 0.2}, "seconds": {"train": 9.0},
+    "model_sha256": "1" * 64, "parameters": {"crf.rho1": 0.2}, "seconds": {"train": 9.0},
 }  # fmt: skip
 
 
@@ -96,10 +96,10 @@ def test_a_model_that_nobody_decided_on_says_so():
 
 
 def test_what_changed_since_the_retraining_before():
-    run = Run(before=BEFORE, changed={"train.rho1": (0.2, 0.5)}, data_version="2" * 64, model="3" * 64)
+    run = Run(before=BEFORE, changed={"crf.rho1": (0.2, 0.5)}, data_version="2" * 64, model="3" * 64)
     text = look(run=run)
     assert "Phoneme error35.00%33.33%−1.67 points" in text and "Active weights6,0005,293−707" in text
-    assert f"New data: version {'0' * 12} became {'2' * 12}." in text and "train.rho1: 0.2 became 0.5." in text
+    assert f"New data: version {'0' * 12} became {'2' * 12}." in text and "crf.rho1: 0.2 became 0.5." in text
     same = look(run=run._replace(data_version="0" * 64, model="1" * 64, changed={}))
     assert "The data are the same as before." in same and "The model is the same, byte for byte." in same
     assert "There is no earlier retraining on record" in look()
@@ -153,7 +153,7 @@ def test_the_run_of_a_model_is_found_by_its_hash(tmp_path):
     written(tmp_path, decisions=[mine, other], history=[BEFORE, failed, own, BEFORE | {"id": "later"}])
     found = record.read_run(tmp_path, Params())
     assert found.decision == mine and found.before == BEFORE and found.seconds == {"train": 3.5}
-    assert found.changed == {"train.rho1": (0.2, Params().train.rho1)} and found.data_version == "2" * 64
+    assert found.changed == {"crf.rho1": (0.2, Params().crf.rho1)} and found.data_version == "2" * 64
     assert found.model == digest
 
 
@@ -211,7 +211,7 @@ def test_private_folders_are_not_told(tmp_path):
 
 def test_parameters_that_are_not_at_their_default_say_so():
     params = Params()
-    params.train.rho1, params.ingest.limit = 0.25, None
+    params.crf.rho1, params.ingest.limit = 0.25, None
     text = document(parameters=params.as_dict()).section("provenance")
     assert "rho10.25default 0.5" in text and "limitnot setdefault auto" in text
     assert "2 in bold differ from the default." in text

@@ -26,7 +26,7 @@ def project(tmp_path_factory):
     params = Params()
     params.ingest = Ingest(source="files", path="train.conll", test_path="test.conll", limit=None, dev_share=0.0)
     params.template.lines = ["U:%x[0,0]", "B"]
-    params.train.rho1, params.train.max_iterations = 0.01, 30
+    params.crf.rho1, params.train.max_iterations = 0.01, 30
     run_stages(root, params, "ingest", "template", "weigh", "train", "evaluate", "report")
     return root
 

@@ -20,6 +20,7 @@ from espalier.tasks.pages import path_page
 from espalier.tasks.progress import Progress
 from espalier.tasks.report.summary import stop_words
 from espalier.tasks.training import rho1_path, sweep
+from espalier.tasks.training.job import Options
 
 NEAR = 0.01  # two runs that stop at a tolerance differ in the objective by about that share at most
 
@@ -73,7 +74,7 @@ def test_a_point_is_what_training_alone_finds(swept, tmp_path, which):
     point, other = figures["points"][which], tmp_path / "other"
     shutil.copytree(root, other)
     params = small_params()
-    params.train.max_iterations, params.train.tolerance, params.train.rho1 = 5000, 1e-7, point["rho1"]
+    params.train.max_iterations, params.train.tolerance, params.crf.rho1 = 5000, 1e-7, point["rho1"]
     alone = run_stages(other, params, "train")["train"]
     assert point["objective"] == pytest.approx(alone["objective"], rel=NEAR)
     assert point["objective"] >= alone["objective"] * (1 - 1e-6)
@@ -100,7 +101,7 @@ def test_what_is_written(swept):
     assert len(ids) == len(set(ids))
     text = path_page.as_text(figures, root).split("\n")
     assert len(text) == 1 + 5 + 2 and [line.startswith("→") for line in text[1:6]].count(True) == 1
-    assert f"train.rho1={figures['chosen']:.4g}" in text[-2] and text[-1].endswith("sweep.html")
+    assert f"crf.rho1={figures['chosen']:.4g}" in text[-2] and text[-1].endswith("sweep.html")
 
 
 def test_only_the_reports_change(swept, finished_project):
@@ -112,7 +113,7 @@ def test_the_same_again_is_the_same_path(swept):
     root, params, _, _ = swept
     points = sweep.follow(root, params, Progress())[1]
     assert points == sweep.follow(root, params, Progress(), len(points))[1]
-    assert params.train.rho1 == 0.5
+    assert params.crf.rho1 == 0.5
 
 
 # ---- the choice
@@ -162,7 +163,7 @@ def test_entities_are_chosen_by_f1_in_every_scheme(tmp_path, second):
     params = small_params()
     params.ingest.source, params.ingest.path, params.ingest.limit = "conll", "raw.conll", None
     params.template.lines = ["U:%x[0,0]", "U1:%x[0,1]", "B"]
-    params.train.pairs = "seen"
+    params.crf.pairs = "seen"
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params.as_dict()))
     run_stages(tmp_path, params, "ingest", "template", "weigh")
     figures = sweep.main(tmp_path, params, Progress(), points=3)
@@ -206,7 +207,7 @@ def test_a_path_that_cannot_be_is_refused_and_nothing_is_written(project, option
 
 def test_a_solver_without_an_l1_term_is_refused(project):
     params = small_params()
-    params.train.solver = "lbfgs"
+    params.crf.solver = "lbfgs"
     with pytest.raises(EspalierError, match="lbfgs cannot follow a path of rho1: choose one of owlqn"):
         sweep.main(project, params, Progress(), points=2)
 
@@ -217,18 +218,18 @@ def test_a_path_without_any_active_weight_still_has_a_page(project):
     assert "No model of this path has an active weight" in (project / path_page.PAGE).read_text(encoding="utf-8")
 
 
-# ---- train.rho1: auto
+# ---- crf.rho1: auto
 
 
 @pytest.fixture(scope="module")
 def chosen(finished_project, tmp_path_factory):
-    """A project trained with `train.rho1: auto`, the figures of the stage and what was heard."""
+    """A project trained with `crf.rho1: auto`, the figures of the stage and what was heard."""
     import shutil
 
     root = tmp_path_factory.mktemp("chosen") / "project"
     shutil.copytree(finished_project, root)
     params, heard = small_params(), Heard()
-    params.train.max_iterations, params.train.rho1 = 60, "auto"
+    params.train.max_iterations, params.crf.rho1 = 60, "auto"
     from espalier.tasks import train
 
     return root, params, train.main(root, params, heard), heard
@@ -277,7 +278,7 @@ def searched(monkeypatch, rho1, rho2):
 
     monkeypatch.setattr(rho1_path, "along", along)
     monkeypatch.setattr(rho1_path, "largest_rho1", lambda objective: 1000.0)
-    search = rho1_path.Search(None, bowl, small_params().train, 1.0, lambda *_: None)
+    search = rho1_path.Search(None, bowl, Options.of(small_params()), 1.0, lambda *_: None)
     best = search.run()
     return best, rho1_path.where(search.found, best), search
 
@@ -311,7 +312,7 @@ def test_it_goes_on_from_the_chosen_point_and_ends_no_higher_than_training_alone
     params, other = small_params(), tmp_path / "other"
     shutil.copytree(root, other)
     params.train.max_iterations, params.train.tolerance = 300, 1e-7
-    params.train.rho1, params.train.rho2 = path["chosen"], path["chosen_rho2"]
+    params.crf.rho1, params.crf.rho2 = path["chosen"], path["chosen_rho2"]
     alone = run_stages(other, params, "train")["train"]
     assert alone["objective"] * (1 - 1e-6) <= figures["objective"] <= alone["objective"] * (1 + NEAR)
     assert store.read_json(other / store.RHO1_PATH) == {"chosen": None, "points": []}, "the path of before is gone"
@@ -352,7 +353,7 @@ def test_a_path_begins_with_nothing_whatever_the_training_would_start_from(chose
     shutil.copytree(root, other)
     shutil.copy(root / store.CANDIDATE, other / store.START)
     assert train.main(other, params, Said())["warm"] is False
-    assert said[0] == "train.rho1 is auto: the path begins with an empty model, not with champion"
+    assert said[0] == "crf.rho1 is auto: the path begins with an empty model, not with champion"
     assert (other / store.CANDIDATE).read_bytes() == (root / store.CANDIDATE).read_bytes()
 
 
@@ -376,7 +377,7 @@ def test_auto_without_development_data_is_refused_and_nothing_is_harmed(tmp_path
     params.ingest.dev_share = 0.0
     run_stages(tmp_path, params, "ingest", "template", "weigh", "train")
     before = tree(tmp_path)
-    params.train.rho1 = "auto"
+    params.crf.rho1 = "auto"
     with pytest.raises(EspalierError, match="no development data to choose by: set ingest.dev_share"):
         train.main(tmp_path, params, Progress())
     assert tree(tmp_path) == before
@@ -386,6 +387,6 @@ def test_auto_needs_a_solver_with_an_l1_term(project):
     from espalier.tasks import train
 
     params = small_params()
-    params.train.rho1, params.train.solver = "auto", "lbfgs"
+    params.crf.rho1, params.crf.solver = "auto", "lbfgs"
     with pytest.raises(EspalierError, match="lbfgs cannot follow a path of rho1: choose one of owlqn"):
         train.main(project, params, Progress())

@@ -302,7 +302,7 @@ def test_a_model_alone_is_enough_to_tag_elsewhere(tmp_path):
     rich_project(tmp_path)
     params = small_params()
     params.template.lines = RICH
-    params.train.rho1 = 0.01
+    params.crf.rho1 = 0.01
     run_stages(tmp_path, params, "template", "weigh", "train", "evaluate")
     (tmp_path / "names.txt").unlink()
     model = load_model(tmp_path / store.CANDIDATE)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from reference import chain, templates
-from stage_runs import run_stages, small_params, tree
+from stage_runs import run_stages, set_options, small_params, tree
 
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
@@ -17,6 +17,7 @@ from espalier.engine.weights.layout import dense_layout, observation_kinds, seen
 from espalier.tasks import store, train
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress
+from espalier.tasks.training import by_gradient
 
 CLOSE = 1e-8  # relative; sums over a hundred sequences in another order
 
@@ -47,9 +48,7 @@ def words_project(root, **train_options):
     params.ingest.unlabelled_share = 0.2
     params.template.lines = ["*:%x[0,0]", "U:%x[0,0]/%x[1,0]", "B"]
     params.weigh.clusters = 2
-    params.train = type(params.train)(
-        **({"rho1": 0.05, "rho2": 0.1, "max_iterations": 25, "tolerance": 1e-9} | train_options)
-    )
+    set_options(params, **({"rho1": 0.05, "rho2": 0.1, "max_iterations": 25, "tolerance": 1e-9} | train_options))
     run_stages(root, params, "ingest", "template", "weigh", "train")
     return params
 
@@ -82,7 +81,7 @@ def test_the_objective_in_the_model_is_that_of_enumeration(tmp_path, options):
     weights = store.read_weights(tmp_path)
     assert len(set(weights.tolist())) > 1  # otherwise nothing shows that they are used
     loss = chain.loss(sequences, labels, len(model.labels), oracle(model), weights.tolist())
-    penalty = params.train.rho1 * math.fsum(abs(model.theta)) + params.train.rho2 / 2 * math.fsum(model.theta**2)
+    penalty = params.crf.rho1 * math.fsum(abs(model.theta)) + params.crf.rho2 / 2 * math.fsum(model.theta**2)
     assert model.info["objective"] == pytest.approx(loss + penalty, rel=CLOSE)
     trace = store.read_jsonl(tmp_path / store.TRACE)
     assert trace[-1]["loss"] == pytest.approx(loss, rel=CLOSE)
@@ -169,7 +168,7 @@ def test_threads_and_shards_leave_the_same_bytes(project, change):
         run_stages(project, params, "template")
         assert len(store.read_manifest(project)["splits"]["train"]["shards"]) == 18
     else:
-        params.train.threads = {"one": 1, "three": 3}[change.split()[0]]
+        params.compute.threads = {"one": 1, "three": 3}[change.split()[0]]
     run_stages(project, params, "train")
     assert (project / store.CANDIDATE).read_bytes() == before[store.CANDIDATE]
     assert (project / store.TRACE).read_bytes() == before[store.TRACE]
@@ -181,7 +180,7 @@ def test_threads_and_shards_leave_the_same_bytes(project, change):
 @pytest.mark.parametrize("pairs", ["all", "seen"])
 def test_a_warm_start_from_its_own_model_begins_where_it_ended(project, pairs):
     params = small_params()
-    params.train.pairs = pairs
+    params.crf.pairs = pairs
     run_stages(project, params, "train")
     (project / store.CANDIDATE).rename(project / "pinned.model")
     end = load_model(project / "pinned.model").info["objective"]
@@ -194,7 +193,7 @@ def test_a_warm_start_from_its_own_model_begins_where_it_ended(project, pairs):
 
 def test_a_warm_start_from_nothing_is_a_cold_start(project):
     cold, params = tree(project), small_params()
-    params.train.rho1 = 1e6
+    params.crf.rho1 = 1e6
     run_stages(project, params, "train")
     assert len(load_model(project / store.CANDIDATE).theta) == 0
     (project / store.CANDIDATE).rename(project / "empty.model")
@@ -232,7 +231,7 @@ def new_layout(pairs):
 def test_every_known_weight_is_taken_over_and_every_other_is_zero(tmp_path, pairs):
     old = by_name(old_model(tmp_path / "old.model"))
     layout = new_layout(pairs)
-    theta = train.starting_point(tmp_path / "old.model", layout, NEW_OBSERVATIONS, NEW_LABELS)
+    theta = by_gradient.starting_point(tmp_path / "old.model", layout, NEW_OBSERVATIONS, NEW_LABELS)
     names = [
         (f, NEW_OBSERVATIONS[o], NEW_LABELS[p] if p >= 0 else None, NEW_LABELS[y])
         for f, o, p, y in zip(*(column.tolist() for column in layout.slots()), strict=True)
@@ -244,13 +243,13 @@ def test_every_known_weight_is_taken_over_and_every_other_is_zero(tmp_path, pair
 
 
 def test_no_initial_model_is_no_starting_point():
-    assert train.starting_point(None, new_layout("all"), NEW_OBSERVATIONS, NEW_LABELS) is None
+    assert by_gradient.starting_point(None, new_layout("all"), NEW_OBSERVATIONS, NEW_LABELS) is None
 
 
 def test_a_model_of_another_task_starts_at_zero(tmp_path):
     old_model(tmp_path / "old.model")
     layout = dense_layout(2, observation_kinds(["U:q"]))
-    assert train.starting_point(tmp_path / "old.model", layout, ["U:q"], ["P", "Q"]).tolist() == [0.0, 0.0]
+    assert by_gradient.starting_point(tmp_path / "old.model", layout, ["U:q"], ["P", "Q"]).tolist() == [0.0, 0.0]
 
 
 # ---- refusals
@@ -299,7 +298,7 @@ def test_a_damaged_initial_model_is_refused(project):
 
 def test_a_solver_that_cannot_take_the_penalty_is_refused(project):
     params = small_params()
-    params.train.solver = "lbfgs"
+    params.crf.solver = "lbfgs"
     fitting = "owlqn, pqn, hybrid, sbcd, cd, sgd"
     refuse(project, f"lbfgs cannot take rho1 = 0.5: set rho1 to 0 or choose one of {fitting}", params)
 
@@ -343,11 +342,9 @@ class Listening(Progress):
 
 def patient(patience=3, **others):
     params = small_params()
-    params.train.rho1, params.train.rho2, params.train.tolerance = 0.0, 1e-6, 0.0  # free to learn noise by heart
+    params.crf.rho1, params.crf.rho2, params.train.tolerance = 0.0, 1e-6, 0.0  # free to learn noise by heart
     params.train.max_iterations, params.train.patience, params.train.checkpoint_seconds = 200, patience, 0
-    for name, value in others.items():
-        setattr(params.train, name, value)
-    return params
+    return set_options(params, **others)
 
 
 def test_patience_keeps_the_best_model_on_the_development_data(project):
@@ -396,14 +393,14 @@ def test_patience_without_development_figures_is_refused(project):
 def test_cold_and_warm_the_defaults_end_within_a_thousandth_of_the_optimum(project, rho1):
     params = small_params()
     ours, defaults = params.train, Params().train
-    ours.rho1, ours.rho2, ours.dev_every = rho1, 0.01, None
-    ours.solver, ours.max_iterations, ours.tolerance = defaults.solver, 5000, 1e-9
+    params.crf.rho1, params.crf.rho2, ours.dev_every = rho1, 0.01, None
+    params.crf.solver, ours.max_iterations, ours.tolerance = Params().crf.solver, 5000, 1e-9
     optimum = train.main(project, params, Listening())["objective"]
     ours.max_iterations, ours.tolerance = defaults.max_iterations, defaults.tolerance
-    ours.rho1 = 2 * rho1 + 1  # another model to start from
+    params.crf.rho1 = 2 * rho1 + 1  # another model to start from
     train.main(project, params, Listening())
     (project / "other.model").write_bytes((project / store.CANDIDATE).read_bytes())
-    for ours.rho1, ours.initial in ((rho1, None), (rho1, "other.model")):
+    for params.crf.rho1, ours.initial in ((rho1, None), (rho1, "other.model")):
         found = train.main(project, params, Listening())
         assert found["stop_reason"] in ("converged", "optimal") and found["iterations"] > 0
         assert optimum * (1 - 1e-8) <= found["objective"] <= optimum * 1.001

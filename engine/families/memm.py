@@ -1,0 +1,99 @@
+"""Maximum-entropy Markov models: p(y | x) is the product of p(y_t | y_{t-1}, x_t), each normalised by itself (IIS 2.3).
+
+The weights are those of a chain, so it has the same layouts, solvers and model file as a CRF. Training takes the label
+before as given, so that each position is a logistic regression of its own: `local_problem`. Decoding lays the
+normalised rows out as lattices (`engine.lattice.local`).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from espalier.engine.chain.chain_lattice import lattice_blocks
+from espalier.engine.data.dataset import UNKNOWN, Dataset, make_dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.families.labeller import Labeller
+from espalier.engine.lattice.blocks import LatticeBlock
+from espalier.engine.lattice.local import normalise_locally
+from espalier.engine.losses.chain_objective import ChainObjective, active_weights
+from espalier.engine.runtime.grouping import carrying_columns
+from espalier.engine.weights.layout import Layout
+
+
+class MemmLabeller(Labeller):
+    """A trained model."""
+
+    family = "memm"
+
+    def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
+        for block in lattice_blocks(data, self.layout, self.theta):
+            yield block._replace(lattice=normalise_locally(block.lattice))
+
+
+class MemmObjective(ChainObjective):
+    """-sum_n w_n sum_t log p(y_t | y_{t-1}, x_t) over the weights of a chain's layout, and its gradient.
+
+    By the kernels of the chain: a position is a sequence of its own, without pairs.
+    """
+
+    def __init__(self, dataset: Dataset, layout: Layout):
+        super().__init__(*local_problem(dataset, layout))
+        self.of_chain = layout
+
+    def active(self, theta: np.ndarray) -> dict[str, int]:
+        return active_weights(self.of_chain, theta)
+
+
+def local_problem(dataset: Dataset, layout: Layout) -> tuple[Dataset, Layout]:
+    """(positions as sequences of their own, layout): a chain without pairs whose loss is that of the MEMM.
+
+    What an observation x says of the pair (y', y), where y' is the label before, a new observation (x, y') says of y;
+    at first positions (x, start) does. A run of bigram weights is sorted by y', so those of one y' lie together, and
+    theta stays what it is: the new layout only cuts it into other runs.
+    """
+    _refuse_partial(dataset)
+    keys, pair_ptr = _runs_of_pairs(layout)
+    n_observations, first = layout.n_observations, np.zeros(len(dataset.labels), bool)
+    first[dataset.offsets[:-1]] = True
+    columns = carrying_columns(dataset.observations, layout.bigram_ptr)
+    columns = np.union1d(columns, carrying_columns(dataset.observations, layout.start_ptr)).astype(np.int64)
+    x = dataset.observations[:, columns]
+    before = np.append(0, dataset.labels[:-1]).astype(np.int64)
+    wanted = x.astype(np.int64) * layout.n_labels + before[:, None]
+    at = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+    inner = np.where(keys[at] == wanted, 2 * n_observations + at, -1) if len(keys) else np.full(x.shape, -1)
+    paired = np.where(x < 0, -1, np.where(first[:, None], n_observations + x.astype(np.int64), inner)).astype(np.int32)
+    observations = np.concatenate([dataset.observations, paired], axis=1)
+    weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
+    weights = weights * dataset.token_weights if len(dataset.token_weights) else weights
+    local = make_dataset(observations, dataset.labels, np.arange(len(dataset.labels) + 1), weights)
+    return local, _local_layout(layout, pair_ptr)
+
+
+def _refuse_partial(dataset: Dataset) -> None:
+    unknown = np.flatnonzero(dataset.labels <= UNKNOWN)
+    if len(unknown):
+        raise EspalierError(
+            f"position {unknown[0]} has no label of its own: memm learns from positions whose label and label before "
+            "are known; set model.family to crf, or label them"
+        )
+
+
+def _runs_of_pairs(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """(x * Y + y' of each pair that has bigram weights, ascending; slots at which their runs begin, and the end)."""
+    ptr, _, _ = layout.family("bigram")
+    observation, code = layout._decode("bigram", np.arange(ptr[0], ptr[-1]))
+    key = observation.astype(np.int64) * layout.n_labels + code // layout.n_labels
+    begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+    return key[begins], np.append(ptr[0] + begins, ptr[-1])
+
+
+def _local_layout(layout: Layout, pair_ptr: np.ndarray) -> Layout:
+    """All weights as unigram ones: of x, then of (x, start), then of (x, y')."""
+    ptr = np.concatenate([layout.unigram_ptr[:-1], layout.start_ptr[:-1], pair_ptr]).astype(np.int64)
+    full = not (len(layout.unigram_code) or len(layout.start_code) or len(layout.bigram_code))
+    parts = [layout._decode(name, np.arange(*layout.family(name)[0][[0, -1]]))[1] for name in ("unigram", "start")]
+    pairs = layout._decode("bigram", np.arange(*layout.bigram_ptr[[0, -1]]))[1] % layout.n_labels
+    code = np.empty(0, np.int32) if full else np.concatenate([*parts, pairs]).astype(np.int32)
+    nothing, none = np.full(len(ptr), layout.size, np.int64), np.empty(0, np.int32)
+    return Layout(layout.n_labels, layout.size, ptr, code, nothing, none, nothing.copy(), none.copy())

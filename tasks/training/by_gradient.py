@@ -1,0 +1,210 @@
+"""Training by gradients: chains of weights whose penalised loss a solver of the engine minimises (crf, memm)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from espalier.engine import warm_start
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.families import FAMILIES
+from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.memm import MemmObjective
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.monitor import Result
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.parts.sharded_objective import InProcess, Part, ShardedObjective, cut
+from espalier.engine.weights.layout import Layout, dense_layout, make_layout, merged, seen_layout
+from espalier.tasks import store
+from espalier.tasks.training.checkpoint import Checkpoint, key_of
+from espalier.tasks.training.job import CHAMPION, NO_PATH, Job, Options, Trained
+from espalier.tasks.training.plan import of_gradients
+from espalier.tasks.training.watcher import Watcher
+
+if TYPE_CHECKING:
+    from espalier.tasks.training.rho1_path import Development
+
+plan = of_gradients
+AUTO = "auto"  # rho1 that the development data choose
+ModelOf = Callable[[np.ndarray], Labeller]
+
+
+def start_file(job: Job) -> str | None:
+    """The model that training starts from, as a path in the project; None is a cold start.
+
+    `champion` is the copy that a run made when it began: the champion itself changes at the end of a run, and a
+    stage that read it would depend on what comes after it.
+    """
+    initial = job.params.train.initial
+    if initial != CHAMPION:
+        return initial
+    return store.START if (job.root / store.START).is_file() else None
+
+
+def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
+    """Weights of an earlier model where the new layout has them, zero elsewhere."""
+    return None if path is None else warm_start.starting_point(store.read_model(path), layout, observations, labels)
+
+
+def judge_of(job: Job, model_of: ModelOf, options: Options) -> "Development | None":
+    """What `train.patience` judges iterations by; None without it."""
+    if options.patience is None:
+        return None
+    if options.dev_every is None:
+        raise EspalierError("train.patience judges iterations by the development data: set train.dev_every to 1, say")
+    from espalier.tasks.training.rho1_path import development_of
+
+    return development_of(job, model_of)
+
+
+def by_parts(solver: str) -> bool:
+    """Whether it can train while the data lie in parts, in one process or in several."""
+    return SOLVERS[solver].sweeps or not SOLVERS[solver].needs_blocks
+
+
+def refuse_cluster(options: Options) -> None:
+    raise EspalierError(
+        f"{options.solver} needs all sequences in one process and cannot use compute.cluster = {options.cluster}: "
+        f"set compute.cluster to null or choose one of {', '.join(filter(by_parts, SOLVERS))}"
+    )
+
+
+@contextmanager
+def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
+    """The objective over the training data, wherever they lie, and the layout of its weights.
+
+    Data of one block, or for a solver or a family that needs all sequences at hand, are one objective in this process.
+    """
+    shards, weights, kinds, n_labels = job.shards(), job.weights, job.kinds, len(job.labels)
+    bounds = cut(shards.offsets(), job.block_tokens)
+    whole = not by_parts(options.solver) or len(bounds) < 2 or "shards" not in FAMILIES[job.family].can
+    if not options.cluster and whole:
+        dataset = shards.read_all(weights)
+        job.check_labels(dataset)
+        layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
+        yield whole_objective(job.family, dataset, layout, options.sparse), layout
+        return
+    if options.pairs == "all":
+        layout = dense_layout(n_labels, kinds, options.start)
+    else:
+        layout = merged(seen_layout(shards.read(lo, hi), n_labels, kinds, options.start) for lo, hi in bounds)
+    beginning = (lambda: shards.read(*bounds[0], weights)), len(weights), options.sparse
+    if not options.cluster:
+        blocks = (shards.read(lo, hi, weights) for lo, hi in bounds)
+        pool = InProcess([Part(blocks, 0, len(bounds), layout, options.sparse)])
+        yield ShardedObjective(pool, layout, *beginning), layout
+        return
+    from espalier.tasks.cluster import training
+
+    cluster = options.cluster, job.root, shards, bounds, layout, options.sparse, options.threads
+    with training.pool(*cluster, say=job.progress.say) as pool:
+        yield ShardedObjective(pool, layout, *beginning), layout
+
+
+def whole_objective(family: str, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
+    """The objective of a family over data in this process."""
+    return MemmObjective(dataset, layout) if family == "memm" else ChainObjective(dataset, layout, sparse)
+
+
+def models_of(job: Job, layout: Layout) -> ModelOf:
+    """What weights over a layout say, while they are still being trained."""
+    labeller = FAMILIES[job.family].labeller
+    return lambda theta: labeller(job.labels, [], [], layout, theta)
+
+
+def chosen_rho1(job: Job, objective, model_of: ModelOf, options: Options) -> tuple[dict, np.ndarray]:
+    """What a rho1 of auto becomes: the figures of a search, and the weights of the point chosen from it."""
+    from espalier.tasks.training import rho1_path
+
+    tokens = float(np.sum(job.weights * np.diff(job.shards().offsets())))
+    development = rho1_path.development_of(job, model_of)
+    return rho1_path.choose_for_training(objective, development, options, tokens, job.progress)
+
+
+def minimised(objective, watcher: Watcher, theta0, options: Options, keeper: Checkpoint) -> Result:
+    """The result of the solver. When it is interrupted, the state after the last iteration is saved first."""
+    own = {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
+    kept = None if options.checkpoint_seconds is None else keeper
+    try:
+        return minimise(
+            options.solver, objective, ElasticNet(options.rho1, options.rho2), theta0, options.max_iterations,
+            options.tolerance, on_iteration=watcher, keeper=kept, **own,
+        )  # fmt: skip
+    except BaseException as error:
+        keeper.add_last_words(error)
+        raise
+
+
+def description(job: Job, result: Result, layout: Layout, options: Options) -> dict:
+    """What the model file says of itself."""
+    return job.described(
+        solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
+        start=options.start, stop_reason=result.stop_reason, iterations=result.iterations,
+        objective=result.objective, features=layout.size,
+    )  # fmt: skip
+
+
+def settled(job: Job) -> Options:
+    """The options with what they leave open decided, and a word about it."""
+    asked = Options.of(job.params)
+    options = replace(asked, initial=start_file(job), solver=fitting(asked.solver))
+    if options.rho1 == AUTO and asked.initial:
+        job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {asked.initial}")
+    elif asked.initial == CHAMPION and not options.initial:
+        job.progress.say("there is no champion to start from yet: training starts from zero")
+    if options.cluster and not by_parts(options.solver):
+        refuse_cluster(options)
+    return options
+
+
+def fit(job: Job) -> Trained:
+    """The model that minimises the penalised loss."""
+    options, path = settled(job), NO_PATH
+    job.progress.begin(options.max_iterations, "iteration")
+    job.weights  # noqa: B018 - refused before anything is made of them
+    dev, observations = job.shards("dev"), None
+    dev_data = dev.read_all()
+    with objective_of(job, options) as (objective, layout):
+        model_of, initial = models_of(job, layout), None
+        if options.rho1 == AUTO:
+            path, initial = chosen_rho1(job, objective, model_of, options)
+            options = replace(options, rho1=path["chosen"], rho2=path["chosen_rho2"])
+        elif options.initial:
+            observations = job.observations()
+            initial = starting_point(job.root / options.initial, layout, observations, job.labels)
+        watcher = Watcher(dev_data, model_of, options, job.progress, judge_of(job, model_of, options))
+        hashes = job.shards().described()["hashes"] | dev.described()["hashes"]
+        keeper = Checkpoint(
+            job.root, key_of(job.root, options, job.manifest, hashes, job.block_tokens), options.checkpoint_seconds,
+            job.progress.say, watcher.seconds, watcher.go_on, also=watcher.kept,
+        )  # fmt: skip
+        result = watcher.chosen(minimised(objective, watcher, initial, options, keeper))
+    info = description(job, result, layout, options)
+    if path["points"]:
+        info |= {"rho1_chosen": True, "path_iterations": path["iterations"]}
+    if watcher.best:
+        info["best_iteration"] = watcher.best["iteration"]
+    texts = job.observations() if observations is None else observations
+    labeller = FAMILIES[job.family].labeller
+    model = labeller.compact(layout, result.theta, texts, job.labels, job.manifest["templates"], info)
+    figures = {
+        "objective": result.objective, "iterations": result.iterations, "path_iterations": path.get("iterations", 0),
+        "active": len(model.theta), "features": layout.size, "stop_reason": result.stop_reason, "rho1": options.rho1,
+        "warm": bool(options.initial) and not path["points"],
+    }  # fmt: skip
+    note = f"{len(model.theta):,} active weights of {layout.size:,}; {_stopped(result)}"
+    return Trained(model, result.trace, watcher.seconds, figures, note, path, keeper)
+
+
+def _stopped(result: Result) -> str:
+    """Why and when, short enough for a line of a terminal; the report has the whole sentence."""
+    if result.stop_reason == "max_iterations":
+        return f"limit of {result.iterations} iterations reached"
+    if result.stop_reason == "patience":
+        return f"no better on the development data, stopped after {result.iterations} iterations"
+    return f"{result.stop_reason.replace('_', ' ')} after {result.iterations} iterations"

@@ -1,0 +1,148 @@
+"""What a trainer is given, and what it hands back."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.families import require
+from espalier.engine.families.labeller import Labeller
+from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
+from espalier.engine.runtime.kernel_cache import source_hash
+from espalier.engine.weights.layout import KINDS
+from espalier.tasks import store
+from espalier.tasks.params import Params
+from espalier.tasks.progress import Progress
+
+if TYPE_CHECKING:
+    from espalier.tasks.training.checkpoint import Checkpoint
+
+CHAMPION = "champion"  # train.initial that is the champion of when the run began
+NO_PATH = {"chosen": None, "points": []}  # what is written where rho1 is given: DVC wants the file in any case
+
+
+@dataclass(frozen=True)
+class Options:
+    """All that decides a training by gradients: the family's own section, what all trainings share, where it runs."""
+
+    family: str = "crf"
+    solver: str = "auto"
+    rho1: float | str = 0.5
+    rho2: float = 0.001
+    pairs: str = "seen"
+    start: bool = True
+    sparse: str = "auto"
+    max_iterations: int = 1000
+    tolerance: float = 0.0004
+    patience: int | None = None
+    initial: str | None = None
+    dev_every: int | None = 1
+    dev_sequences: int | None = 5000
+    seed: int = 0
+    checkpoint_seconds: float | None = 60
+    threads: int | None = None
+    cluster: str | None = None
+
+    @classmethod
+    def of(cls, params: Params) -> "Options":
+        sections = params.of_family, params.train, params.compute
+        return cls(params.model.family, **{name: value for one in sections for name, value in vars(one).items()})
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: a project's folder and parameters, who listens, and how large the blocks of data are."""
+
+    root: Path
+    params: Params
+    progress: Progress = field(default_factory=Progress)
+    block_tokens: int = BLOCK_TOKENS
+
+    @property
+    def family(self) -> str:
+        return self.params.model.family
+
+    @cached_property
+    def manifest(self) -> dict:
+        return store.read_manifest(self.root)
+
+    @property
+    def labels(self) -> list[str]:
+        return self.manifest["labels"]
+
+    @cached_property
+    def templates_of(self) -> np.ndarray:
+        """For each observation the template that it comes from, int64 [V]."""
+        return self._vocabulary["template"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def kinds(self) -> np.ndarray:
+        """What each observation carries, as bits, uint8 [V]."""
+        return np.array([KINDS[kind] for kind in self.manifest["kinds"]], np.uint8)[self.templates_of]
+
+    def observations(self) -> list[str]:
+        """The texts of the observations; a training needs them when it is over, to name its weights."""
+        return self._vocabulary["observation"].to_list()
+
+    @cached_property
+    def text_bytes(self) -> int:
+        """Of the texts of all observations."""
+        return int(self._vocabulary["observation"].str.len_bytes().sum())
+
+    @cached_property
+    def _vocabulary(self) -> pl.DataFrame:
+        return store.read_vocabulary(self.root)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weight of each training sequence, float64 [N]."""
+        weights, sequences = store.read_weights(self.root), self.manifest["splits"]["train"]["sequences"]
+        if len(weights) != sequences:
+            raise EspalierError(
+                f"{self.root / store.WEIGHTS}: {len(weights):,} weights for {sequences:,} sequences; "
+                "run `espalier stage weigh` again"
+            )
+        return weights
+
+    def shards(self, split: str = "train") -> store.Shards:
+        return store.Shards(self.root, split, self.manifest)
+
+    def check(self) -> None:
+        """Refuse what the parameters ask of a family that cannot do it."""
+        if self.params.compute.cluster:
+            require(self.family, "shards", "compute.cluster to null")
+        if self.params.train.initial:
+            require(self.family, "warm_start", "train.initial to null")
+
+    def check_labels(self, train: Dataset) -> None:
+        """Refuse labels that are unknown or sets where a family cannot learn from them."""
+        if len(train.labels) and train.labels.min() < 0:
+            require(self.family, "partial", "leave sequences without labels out of the training data")
+
+    def described(self, **more) -> dict:
+        """What the model file says of the data that it was trained on, and of how it decodes."""
+        manifest, train = self.manifest, self.manifest["splits"]["train"]
+        return more | {
+            "nouns": manifest["nouns"], "kinds": manifest["kinds"], "data_version": manifest["data_version"],
+            "code_version": source_hash(), "train_sequences": train["sequences"], "train_tokens": train["tokens"],
+            **{key: manifest[key] for key in ("lists", "reading") if manifest.get(key)},
+            "decode": self.params.evaluate.decode,
+        }  # fmt: skip
+
+
+@dataclass
+class Trained:
+    """A model and how it came to be; `keeper` has the state of a training that could go on."""
+
+    model: Labeller
+    trace: list[dict]
+    seconds: list[float]  # of each record of the trace
+    figures: dict  # of the stage
+    note: str  # the end of it in a line
+    path: dict = field(default_factory=lambda: NO_PATH)
+    keeper: "Checkpoint | None" = None

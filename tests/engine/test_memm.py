@@ -1,0 +1,143 @@
+"""Maximum-entropy Markov models against the oracle, and what sets them apart from a chain: label bias."""
+
+import numpy as np
+import pytest
+from chain_problems import pack, random_problem, random_theta, slot_features, weights_of
+from reference import memm as oracle
+
+from espalier.engine.data.dataset import make_dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.memm import MemmLabeller, MemmObjective
+from espalier.engine.lattice.lattice import make_lattice
+from espalier.engine.lattice.local import normalise_locally
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, minimise
+from espalier.engine.weights.layout import dense_layout, seen_layout
+
+CLOSE = 1e-10
+
+
+def labeller(layout, theta, n_labels):
+    return MemmLabeller([str(y) for y in range(n_labels)], [], [], layout, theta)
+
+
+@pytest.mark.parametrize("kind", ["dense", "seen"])
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_and_gradient_are_the_oracles(seed, kind):
+    problem = random_problem(seed, 3, 5, 2, [3, 1, 4, 2])
+    packed = pack(problem)
+    layout = packed.layout if kind == "dense" else seen_layout(packed.dataset, 3, np.full(5, 3))
+    theta = random_theta(layout.size, seed)
+    objective, weights = MemmObjective(packed.dataset, layout), weights_of(layout, theta)
+    told = problem.sequences, problem.labels, 3, weights, packed.dataset.weights.tolist()
+    value, gradient = objective.value_and_gradient(theta)
+    assert value == pytest.approx(oracle.loss(*told), abs=CLOSE) == objective.value(theta)
+    np.testing.assert_allclose(gradient, expected_gradient(layout, oracle.gradient(*told)), atol=CLOSE)
+    model = labeller(layout, theta, 3)
+    assert -np.dot(packed.dataset.weights, model.log_probability(packed.dataset)) == pytest.approx(value, abs=CLOSE)
+
+
+def expected_gradient(layout, gradient):
+    return np.array([gradient.get(feature, 0.0) for feature in slot_features(layout)])
+
+
+def test_answers_are_the_oracles():
+    problem = random_problem(4, 3, 4, 2, [4])
+    packed = pack(problem)
+    theta = random_theta(packed.layout.size, 1)
+    model = labeller(packed.layout, theta, 3)
+    here, between = oracle.tables(problem.sequences[0], 3, weights_of(packed.layout, theta))
+    np.testing.assert_allclose(model.marginals(packed.dataset), oracle.marginals(here, between), atol=CLOSE)
+    assert tuple(model.best(packed.dataset)) == tuple(oracle.best(here, between))
+    assert model.log_partition(packed.dataset)[0] == pytest.approx(0.0, abs=CLOSE)
+
+
+def test_the_posterior_does_not_depend_on_what_follows():
+    random = np.random.default_rng(0)
+    here, between = random.normal(size=(6, 4)) * 5, random.normal(size=(5, 4, 4)) * 5
+    which, offsets = np.arange(-1, 5), np.array([0, 6])
+
+    def marginals(changed):
+        from espalier.engine.lattice import decode
+
+        return decode.marginals(normalise_locally(make_lattice(changed.copy(), between.copy(), which, offsets)))
+
+    before, other = marginals(here), here.copy()
+    other[4:] = random.normal(size=(2, 4)) * 50
+    after = marginals(other)
+    np.testing.assert_allclose(before[:4], after[:4], atol=1e-12)
+    assert np.abs(before[4:] - after[4:]).max() > 0.1
+
+
+def test_scores_of_hundreds_are_normalised():
+    here = np.array([[700.0, -700.0], [0.0, 700.0], [-700.0, -700.0]])
+    between = np.array([[[700.0, -700.0], [0.0, 0.0]]])
+    lattice = normalise_locally(make_lattice(here, between, np.array([-1, 0, 0]), np.array([0, 3])))
+    assert np.all(np.isfinite(lattice.here))
+    model = oracle.enumerate_all([[700.0, -700.0], [0.0, 700.0], [-700.0, -700.0]], [between[0].tolist()] * 3)
+    from espalier.engine.lattice import decode
+
+    for labels, log_p in model.items():
+        assert decode.score(lattice, np.array(labels))[0] == pytest.approx(log_p, abs=1e-9)
+
+
+# ---- label bias
+
+
+def trained(objective_of, family):
+    """Trained on the automaton whose first branch is the more frequent: words and transitions, as the source has it."""
+    robot = oracle.robot()
+    number = {word: i for i, word in enumerate(robot.words)}
+    always = len(number)
+    ids = np.array([[number[word], always] for sentence in robot.sentences for word in sentence])
+    data = make_dataset(ids, np.concatenate(robot.labels), np.arange(9) * 5, robot.lopsided)
+    layout = dense_layout(8, np.array([1] * always + [2]))
+    result = minimise("lbfgs", objective_of(data, layout), ElasticNet(0.0, 1e-3), None, 2000, 1e-9)
+    model = family(robot.states, [], [], layout, result.theta)
+    tests = np.array([[number[word], always] for sentence, _, _ in robot.tests for word in sentence])
+    return robot, model, make_dataset(tests, None, np.array([0, 5, 10]))
+
+
+def test_label_bias():
+    """Only the fourth word tells the branches apart; a local model has chosen one by then (IIS 2.3.2)."""
+    robot, model, tests = trained(MemmObjective, MemmLabeller)
+    (_, first, second), (_, _, _) = robot.tests
+    assert model.best(tests).tolist() == [*first, *first]  # `are` is read as the name that it is not
+    for reading in (first, second):
+        alike = np.exp(model.log_probability(tests, np.array([*reading, *reading])))
+        assert alike[0] == pytest.approx(alike[1], abs=0.01)  # whatever the fourth word is
+    robot, model, tests = trained(ChainObjective, CrfLabeller)
+    assert model.best(tests).tolist() == [*first, *second]
+    assert np.exp(model.log_probability(tests, np.array([*first, *second]))).min() > 0.99
+
+
+# ---- training
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_every_solver_trains_it(solver):
+    packed = pack(random_problem(7, 3, 4, 2, [3, 2, 4, 1, 5, 2]))
+    objective = MemmObjective(packed.dataset, packed.layout)
+    rho1 = 0.1 if SOLVERS[solver].accepts_l1 else 0.0
+    best = minimise("owlqn", objective, ElasticNet(rho1, 0.5), None, 3000, 1e-11).objective
+    found = minimise(solver, objective, ElasticNet(rho1, 0.5), None, 3000, 1e-9)
+    assert found.objective <= best * (1 + (1e-6 if SOLVERS[solver].exact else 0.02))
+    assert sum(v for k, v in found.trace[-1].items() if k.startswith("active_")) == np.count_nonzero(found.theta)
+
+
+def test_without_bigrams_it_is_logistic_regression_and_so_is_the_chain():
+    packed = pack(random_problem(2, 3, 4, 2, [3, 2, 4]))
+    layout = dense_layout(3, np.ones(4))
+    theta = random_theta(layout.size, 3)
+    ours = MemmObjective(packed.dataset, layout).value_and_gradient(theta)
+    chain = ChainObjective(packed.dataset, layout).value_and_gradient(theta)
+    assert ours[0] == pytest.approx(chain[0], abs=CLOSE)
+    np.testing.assert_allclose(ours[1], chain[1], atol=CLOSE)
+
+
+def test_labels_that_are_not_known_are_refused():
+    data = make_dataset(np.zeros((3, 1), np.int32), np.array([0, -1, 1]), np.array([0, 3]))
+    with pytest.raises(EspalierError, match="position 1 has no label of its own: memm learns from positions whose"):
+        MemmObjective(data, dense_layout(2, np.array([3])))
