@@ -294,7 +294,7 @@ def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     rows = [experiment for row in shown for experiment in row.get("experiments") or []]
     (found,) = [row for row in rows if row["name"] == "sparser"]
     data = found["revs"][0]["data"]
-    assert data["params"]["params.yaml"]["data"]["train"]["rho1"] == 3
+    assert data["params"]["params.yaml"]["data"]["crf"]["rho1"] == 3
     measured = data["metrics"]["reports/metrics.json"]["data"]
     assert measured == store.read_json(folder / store.METRICS)
     dvc(folder, "exp", "apply", "sparser")

@@ -280,7 +280,7 @@ def test_the_parameters_of_the_flow_have_types_and_help():
 
     properties = parameter_schema(retrain).properties
     assert list(properties) == [
-        "root", "overrides", "add", "source", "rho1", "solver", "max_iterations", "warm", "force"
+        "root", "overrides", "add", "source", "family", "rho1", "solver", "max_iterations", "warm", "force"
     ]  # fmt: skip
     assert all(entry["description"] for entry in properties.values())
     assert properties["root"]["default"] == "."
