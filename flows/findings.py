@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from espalier.engine.labels.measures import measure_of
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import store
 from espalier.tasks.judging import headline
@@ -85,19 +84,10 @@ def _readable(metrics: dict) -> dict:
 
 
 def champion_metrics(root: Path) -> dict:
-    """The champion on the test data of now, by its own features; what cannot be compared is not among them."""
-    from espalier.tasks import evaluate
+    """The champion on the test data of now."""
+    from espalier.tasks.evaluate import other_figures
 
-    model, (tokens, info) = store.read_model(root / store.CHAMPION), store.read_tokens(root, "test")
-    data, gold = evaluate.labelled(model, tokens), tokens["label"].to_list()
-    said = [model.labels[y] for y in model.decoded(data)]
-    judged_by = measure_of(info.get("measure"), {*gold, *store.read_manifest(root)["labels"]})
-    found = evaluate.error_figures(judged_by, gold, said, data.offsets) | evaluate.model_figures(model)
-    found |= {"test_sequences": len(data.weights)}
-    if data.labels.min(initial=0) >= 0:  # a label that it does not know has no probability
-        loss = -float(model.log_probability(data).sum())
-        found |= {"log_loss": loss / len(data.labels), "sequence_log_loss": loss / len(data.weights)}
-    return found
+    return other_figures(root, root / store.CHAMPION)
 
 
 def news_table(found: dict) -> list[dict[str, str]]:

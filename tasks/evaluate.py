@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine.data.dataset import Dataset, any_in_sequence, select
+from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import (
@@ -23,19 +23,17 @@ from espalier.engine.labels.measures import (
 )
 from espalier.engine.labels.spans import scores
 from espalier.tasks import store
-from espalier.tasks.answering.tagging import Numbering, dataset_of, numbered, numbering
+from espalier.tasks.answering.tagging import Numbering, numbered, numbering
 from espalier.tasks.judging import headline
+from espalier.tasks.judging.kept_answers import Answers, answers_of, keep, labelled, losses_of, named
 from espalier.tasks.judging.risk import excess_risk
 from espalier.tasks.judging.second_looks import decoders, in_training, overlap
 from espalier.tasks.judging.slices import by_frequency, by_length, seen_in_training, with_intervals
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.template import Labels
 
-
-def labelled(model: Labeller, tokens: pl.DataFrame) -> Dataset:
-    """The tokens by the templates, vocabulary and labels of a model that was trained elsewhere."""
-    return dataset_of(model, tokens)._replace(labels=Labels(model.labels, []).ids(tokens))
+# Heads of the curve of a model that has no probabilities to calibrate.
+CALIBRATION = ("bin_low", "bin_high", "confidence", "accuracy", "count", "accuracy_low", "accuracy_high")
 
 
 class Measured(NamedTuple):
@@ -45,7 +43,7 @@ class Measured(NamedTuple):
     """
 
     predicted: np.ndarray  # int32 [T], labels in the numbering of the model
-    confidence: np.ndarray  # float64 [T], probability of the predicted label
+    confidence: np.ndarray  # float64 [T], probability of the predicted label; like the next two NaN if it has none
     gold_probability: np.ndarray  # float64 [T], of the right label; 0 where the model does not know it
     losses: np.ndarray  # float64 [N], -log p(y | x) in nats; NaN where the model does not know all of y
     lengths: np.ndarray  # int64 [N]
@@ -53,23 +51,17 @@ class Measured(NamedTuple):
 
 def measure(data: Dataset, model: Labeller) -> Measured:
     """The part of one shard, which is in the numbering of the model."""
-    at, known = np.arange(len(data.labels)), data.labels >= 0
-    predicted, marginals = model.decoded(data), model.marginals(data)
+    predicted, lengths = model.decoded(data), np.diff(data.offsets)
+    if "probability" not in model.can:
+        return Measured(predicted, *np.full((2, len(predicted)), np.nan), np.full(len(lengths), np.nan), lengths)
+    at, known, marginals = np.arange(len(data.labels)), data.labels >= 0, model.marginals(data)
     right = np.where(known, marginals[at, np.maximum(data.labels, 0)], 0.0)
-    return Measured(predicted, marginals[at, predicted], right, losses_of(data, model), np.diff(data.offsets))
+    return Measured(predicted, marginals[at, predicted], right, losses_of(data, model), lengths)
 
 
 def merge(parts: Iterable[Measured]) -> Measured:
     """Parts of neighbouring sequences as one; figures made of it do not depend on where the data were cut."""
     return Measured(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def losses_of(data: Dataset, model: Labeller) -> np.ndarray:
-    """-log p(y | x) of each sequence in nats, NaN for those with labels that the model does not know."""
-    losses = np.full(len(data.weights), np.nan)
-    known = np.flatnonzero(~any_in_sequence(data, data.labels < 0))
-    losses[known] = -model.log_probability(select(data, known))
-    return losses
 
 
 def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
@@ -133,7 +125,8 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
     store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in trace))
     store.write_csv(folder / "confusion.csv", ["label", "predicted", "count"], confusions)
     for name, rows in slices.items():
-        store.write_csv(folder / f"{name}.csv", list(rows[0]), (row.values() for row in rows))
+        heads = list(rows[0]) if rows else list(CALIBRATION)
+        store.write_csv(folder / f"{name}.csv", heads, (row.values() for row in rows))
 
 
 def numbers_of(root: Path, manifest: dict, model: Labeller) -> Numbering:
@@ -163,6 +156,10 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     tokens, info = store.read_tokens(root, "test")
     model = store.read_model(root / store.CANDIDATE)
     reference = store.read_model(root / params.evaluate.reference) if params.evaluate.reference else None
+    probable = "probability" in model.can
+    if reference:
+        model.require("probability")
+        reference.require("probability")
     found = merge(parts_of(root, manifest, model, params, progress))
     if len(tokens) != len(found.predicted):
         raise EspalierError(
@@ -170,29 +167,50 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
             "run `espalier stage template` again"
         )
     other = losses_of(labelled(reference, tokens), reference) if reference else None
-    gold, guess = tokens["label"].to_list(), [model.labels[i] for i in found.predicted]
+    gold, guess = tokens["label"].to_list(), named(model, found.predicted)
     offsets = np.append(0, np.cumsum(found.lengths))
     correct = np.array([a == b for a, b in zip(gold, guess, strict=True)], bool)
-    error, bins = calibration(found.confidence, correct, params.evaluate.bins)
     judged_by = measure_of(info.get("measure"), {*gold, *model.labels})
-    metrics = error_figures(judged_by, gold, guess, offsets) | model_figures(model) | loss_figures(found, other)
-    metrics |= {"calibration_error": error, "test_tokens": len(gold), "test_sequences": len(found.lengths)}
-    if info.get("truth"):
+    metrics = error_figures(judged_by, gold, guess, offsets) | model_figures(model)
+    metrics |= {"test_tokens": len(gold), "test_sequences": len(found.lengths)}
+    bins: list[dict] = []
+    if probable:
+        error, bins = calibration(found.confidence, correct, params.evaluate.bins)
+        bins, _ = with_intervals(bins, found.confidence, correct, offsets)
+        metrics |= loss_figures(found, other) | {"calibration_error": error}
+    if probable and info.get("truth"):
         metrics |= excess_risk(info["truth"], model)
     figures = partial(error_figures, judged_by)
     metrics["overlap"] = overlap(in_training(root, tokens), gold, guess, offsets, figures)
     metrics["decoders"] = decoders(root, manifest, model, numbers_of(root, manifest, model), figures)
     seen, window = seen_in_training(root, tokens)
-    bins, _ = with_intervals(bins, found.confidence, correct, offsets)
     slices = {"calibration": [row for row in bins if row["count"]], "lengths": by_length(~correct, offsets),
               "frequencies": by_frequency(~correct, seen, offsets)}  # fmt: skip
     progress.step(note="measured")
-    columns = {"label": gold, "predicted": guess, "confidence": found.confidence,
-               "gold_probability": found.gold_probability, "seen": seen}  # fmt: skip
-    predictions = tokens.drop("label").with_columns(**{name: pl.Series(values) for name, values in columns.items()})
+    nothing = [None] * len(gold)  # of a model without probabilities
+    columns = {"label": gold, "predicted": guess, "confidence": found.confidence if probable else nothing,
+               "gold_probability": found.gold_probability if probable else nothing, "seen": seen}  # fmt: skip
+    kinds = {"confidence": pl.Float64, "gold_probability": pl.Float64}
+    made = {name: pl.Series(values, dtype=kinds.get(name)) for name, values in columns.items()}
+    predictions = tokens.drop("label").with_columns(**made)
     store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"], "window": window})
     write_curves(root, trace, confusion_rows(gold, guess), **slices)
     store.write_json(root / store.METRICS, metrics)
+    keep(root, root / store.CANDIDATE, tokens, Answers(guess, found.losses if probable else None))
     progress.end(headline.in_one_line(metrics, info["nouns"]))
     told = (*headline.shown(judged_by.name), "log_loss", "excess_risk")
     return {name: metrics[name] for name in told if name in metrics}
+
+
+def other_figures(root: Path, path: Path) -> dict:
+    """Another model on the test data of now, by its own features; what cannot be compared is not among them."""
+    model, (tokens, info) = store.read_model(path), store.read_tokens(root, "test")
+    found = answers_of(root, path, tokens, "probability" in model.can)
+    gold, offsets = tokens["label"].to_list(), store.sequence_offsets(tokens["sequence"].to_numpy())
+    judged_by = measure_of(info.get("measure"), {*gold, *store.read_manifest(root)["labels"]})
+    figures = error_figures(judged_by, gold, found.labels, offsets) | model_figures(model)
+    figures |= {"test_sequences": len(offsets) - 1}
+    if found.losses is not None and not np.isnan(found.losses).any():  # a label that it does not know has none
+        loss = float(found.losses.sum())
+        figures |= {"log_loss": loss / len(gold), "sequence_log_loss": loss / (len(offsets) - 1)}
+    return figures

@@ -16,9 +16,9 @@ from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import Counts, Measure, measure_of, paired_bootstrap, token_counts
 from espalier.tasks import store
-from espalier.tasks.answering.tagging import tag
 from espalier.tasks.judging import headline
 from espalier.tasks.judging.cases import check_cases, read_cases
+from espalier.tasks.judging.kept_answers import answers_of
 from espalier.tasks.judging.regressions import compare_labels
 from espalier.tasks.keeping import archive, history
 from espalier.tasks.keeping.champion import lost, require, stranger
@@ -177,10 +177,8 @@ def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress)
     options, (tokens, info) = params.promote, store.read_tokens(root, "test")
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
     gold, version = tokens["label"].to_list(), version_of(tokens)
-    # Each model makes its own features of the tokens: a champion may know observations that the vocabulary of the
-    # newest training data has lost.
     challenger_model = store.read_model(candidate)
-    challenger = tag(challenger_model, tokens)
+    challenger = answers_of(root, candidate, tokens).labels
     measure = measure_of(info.get("measure"), {*gold, *challenger_model.labels})
     name = headline.names(measure.name, info["nouns"])[measure.name]
 
@@ -191,7 +189,7 @@ def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress)
     champion_model, rows, warnings = None, [], []
     if champion.exists():
         champion_model = store.read_model(champion)
-        said = tag(champion_model, tokens)
+        said = answers_of(root, champion, tokens).labels
         decision = decide(measure, name, judged(said), judged(challenger), options)
         rows = compare_labels(gold, said, challenger, offsets, options)
         warnings += [*changed_test_data(root, earlier, version), *filter(None, [stranger(root)])]

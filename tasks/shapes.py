@@ -147,7 +147,7 @@ COMPARED = {
 }  # fmt: skip
 METRICS = QUALITY | {
     "overlap?": {"sequences": COUNT, "share": NUMBER, "without?": COMPARED},
-    "decoders?": {"used": TEXT, "part": PART, "viterbi": COMPARED, "posterior": COMPARED, "*": COMPARED},
+    "decoders?": {"used": TEXT, "part": PART, "viterbi": COMPARED, "posterior?": COMPARED, "*": COMPARED},
     "token_error": NUMBER, "sequence_error": NUMBER, "objective": NUMBER, "stop_reason": TEXT, "iterations": COUNT,
     "features": COUNT, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT, "labels": COUNT,
     "train_sequences": COUNT, "train_tokens": COUNT, "test_sequences": COUNT, "test_tokens": COUNT,

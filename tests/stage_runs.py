@@ -29,10 +29,13 @@ def run_stages(root, params, *names):
     return {name: import_module(f"espalier.tasks.{name}").main(root, params, Progress()) for name in names}
 
 
+ANSWERS = Path(".espalier/answers")
 OF_THE_LEASE = {Path(".espalier/run.lock"), Path(".espalier/.gitignore")}
 
 
 def tree(root):
-    """{relative path: bytes} of every file below `root` but those of the lease, which every command takes."""
+    """{relative path: bytes} of every file below `root` but those of the lease, which every command takes, and answers
+    that are kept to save time."""
     files = {path.relative_to(root): path for path in sorted(root.rglob("*")) if path.is_file()}
-    return {str(name): path.read_bytes() for name, path in files.items() if name not in OF_THE_LEASE}
+    shown = {name: path for name, path in files.items() if name not in OF_THE_LEASE and name.parent != ANSWERS}
+    return {str(name): path.read_bytes() for name, path in shown.items()}

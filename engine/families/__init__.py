@@ -32,9 +32,10 @@ ABILITIES = {
 
 @dataclass(frozen=True)
 class Family:
-    """`where` is module:class of its labellers, in this folder."""
+    """`where` is module:class of its labellers, in this folder; `called` is what a report calls such a model."""
 
     where: str
+    called: str
     help: str
     can: frozenset[str]
 
@@ -46,12 +47,16 @@ class Family:
 
 ANSWERS = frozenset({"probability", "nbest", "limits", "weights"})  # what lattices of probabilities give
 FAMILIES = {
-    "crf": Family("crf:CrfLabeller", "conditional random field, a linear chain", frozenset(ABILITIES)),
+    "crf": Family(
+        "crf:CrfLabeller", "sparse conditional random field", "conditional random field, a linear chain",
+        frozenset(ABILITIES),
+    ),
     "memm": Family(
-        "memm:MemmLabeller", "maximum-entropy Markov model, each label given the one before",
+        "memm:MemmLabeller", "sparse maximum-entropy Markov model",
+        "maximum-entropy Markov model, each label given the one before",
         ANSWERS | {"warm_start", "path", "resume"},
     ),
-    "hmm": Family("hmm:HmmLabeller", "hidden Markov model, from relative counts", ANSWERS),
+    "hmm": Family("hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from relative counts", ANSWERS),
 }  # fmt: skip
 
 

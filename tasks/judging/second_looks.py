@@ -37,10 +37,11 @@ def overlap(seen: np.ndarray, gold: list[str], said: list[str], offsets: np.ndar
 
 
 def decoders(root: Path, manifest: dict, model: Labeller, numbers: Numbering, figures: Figures) -> dict:
-    """The figures of each decoder on the development data, or on the test data where there are none."""
+    """The figures of each decoder that it has on the development data, or on the test data where there are none."""
     split = "dev" if manifest["splits"]["dev"]["sequences"] else "test"
     gold = store.read_tokens(root, split)[0]["label"].to_list()
-    said: dict[str, list[str]] = {name: [] for name in DECODERS}
+    able = DECODERS if "probability" in model.can else DECODERS[:1]
+    said: dict[str, list[str]] = {name: [] for name in able}
     lengths = [np.zeros(1, np.int64)]
     for shard in store.read_shards(root, split, manifest):
         data = numbered(shard, numbers)

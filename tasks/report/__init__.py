@@ -45,7 +45,7 @@ class Inputs(NamedTuple):
     metrics: Metrics
     trace: Trace
     predictions: pa.Table
-    calibration: list[dict[str, Any]]
+    calibration: list[dict[str, Any]] | None  # None for a model without probabilities
     weights: pa.Table
     metadata: dict[str, Any]
     manifest: dict[str, Any]
@@ -85,8 +85,10 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     metadata = model.info | {"labels": model.labels, "templates": model.templates, "family": model.family}
     predictions, info = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
     found = slices.SliceColumns(predictions)
-    _, bins = measures.calibration(found.confidence, ~found.wrong, params.evaluate.bins)
-    bins, error = with_intervals(bins, found.confidence, ~found.wrong, found.offsets)
+    bins, error = None, Rate(None, None, None)
+    if "probability" in model.can:
+        _, bins = measures.calibration(found.confidence, ~found.wrong, params.evaluate.bins)
+        bins, error = with_intervals(bins, found.confidence, ~found.wrong, found.offsets)
     metrics, trace = store.read_metrics(root), store.read_trace(root)
     manifest, clusters = store.read_manifest(root), store.read_clusters(root)
     profile = public_profile(store.read_profile(root))

@@ -22,8 +22,10 @@ from espalier.tasks.pages.page import (
 from espalier.tasks.report.words import Metrics, Nouns
 
 
-def calibration(bins: list[dict[str, Any]], error: Rate, m: Metrics, nouns: Nouns) -> Html:
-    """Whether a stated 90 % is right nine times in ten."""
+def calibration(bins: list[dict[str, Any]] | None, error: Rate, m: Metrics, nouns: Nouns) -> Html | None:
+    """Whether a stated 90 % is right nine times in ten; nothing for a model that states none."""
+    if bins is None:
+        return None
     filled = [b for b in bins if b.get("count")]
     if not filled:
         return message("There is no confidence to check: the test data are empty.")

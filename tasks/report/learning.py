@@ -10,8 +10,13 @@ from espalier.tasks.report.words import Trace
 CURVE_POINTS, CURVE_ROWS = 240, 20
 
 
-def learning(trace: Trace) -> Html:
-    """Objective, development error, sparsity and distance to the optimum, iteration by iteration."""
+def learning(trace: Trace) -> Html | None:
+    """Objective, development error, sparsity and distance to the optimum, iteration by iteration.
+
+    Nothing where no solver iterated: a curve of one point shows nothing.
+    """
+    if len(trace) == 1 and "gradient_norm" not in trace[0]:
+        return None
     if not trace:
         return message("The trace is empty: the solver recorded no iteration.")
     trace = [row for row in trace if row["iteration"]] or trace  # 0 is where it started: all weights zero

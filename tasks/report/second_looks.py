@@ -24,7 +24,7 @@ def newness(m: Metrics, nouns: Nouns) -> str:
 def decoders(m: Metrics, nouns: Nouns) -> Html | None:
     """Both decoders on the same data, and which of them suits which measure."""
     found = m.get("decoders")
-    if not found:
+    if not found or "posterior" not in found:  # a model without probabilities has one decoder
         return None
     called, viterbi, posterior = names(measure_in(m), nouns._asdict()), found["viterbi"], found["posterior"]
     rows = [

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from espalier.engine.families import FAMILIES
 from espalier.engine.labels.measures import EDIT_ERROR
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks.judging import headline
@@ -41,17 +42,24 @@ SOLVERS = {
 def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
     """What was trained, what became of it, on what, and how it ended."""
     sizes = [count(m.get(f"{split}_sequences") or 0, nouns.sequence) for split in ("train", "test")]
-    what = f"A sparse conditional random field, trained on {sizes[0]}, tested on {sizes[1]} {newness(m, nouns)}"
+    called = FAMILIES[meta.get("family") or "crf"].called
+    what = f"A {called}, trained on {sizes[0]}, tested on {sizes[1]} {newness(m, nouns)}"
     reason = m.get("stop_reason") or meta.get("stop_reason")
     end = stop_words(reason, m.get("iterations"), m.get("path_iterations"), m.get("best_iteration"))
-    told = (
-        ("Solver", SOLVERS.get(meta.get("solver"), meta.get("solver") or MISSING)),
-        ("Penalty", penalty_words(meta.get("penalty") or {})),
-        ("Data version", version(meta.get("data_version"))),
-        ("Code version", version(meta.get("code_version"))),
-    )
+    versions = ((f"{name.capitalize()} version", version(meta.get(f"{name}_version"))) for name in ("data", "code"))
+    told = (*how_words(meta), *versions)
     eyebrow = tag("p", "Espalier training report", class_="eyebrow")
     return join([eyebrow, tag("h1", title), badge, lead(f"{what} {end}"), facts(told)])
+
+
+def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """How it was trained, as its family tells it."""
+    if "smoothing" in meta:
+        yield "Estimated from", "relative counts"
+        yield "Added to each", f"{meta['smoothing']:g}"
+        return
+    yield "Solver", SOLVERS.get(meta.get("solver"), meta.get("solver") or MISSING)
+    yield "Penalty", penalty_words(meta.get("penalty") or {})
 
 
 def stop_words(reason: str | None, iterations: int | None, searched: int | None = None, best: int | None = None) -> str:
@@ -59,6 +67,8 @@ def stop_words(reason: str | None, iterations: int | None, searched: int | None 
     the penalties before it; `best`: the iteration whose model was kept, where the development data chose it."""
     after = f" after {count(iterations, 'iteration')}" if iterations is not None else ""
     after += f", and {number(searched)} in the search for the penalties before" if searched else ""
+    if reason == "counted":
+        return f"{capital(STOP_REASONS[reason])}."
     why = STOP_REASONS.get(reason or "", (reason or "no reason was recorded").replace("_", " "))
     kept = "" if best is None else f" The model is that of iteration {number(best)}, the best on the development data."
     return f"Training stopped{after}: {why}.{kept}"
@@ -76,7 +86,8 @@ def version(value: Any) -> Html:
 
 def results(m: Metrics, nouns: Nouns) -> Html:
     """The headline numbers."""
-    always = (*error_cards(m, nouns), loss_card(m, nouns), active_card(m), size_card(m, nouns))
+    loss = [] if missing(m.get("log_loss")) else [loss_card(m, nouns)]
+    always = (*error_cards(m, nouns), *loss, active_card(m), size_card(m, nouns))
     return cards([*always, *quality_cards(m, nouns)])
 
 
@@ -97,9 +108,7 @@ def error_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
 
 
 def loss_card(m: Metrics, nouns: Nouns) -> Html:
-    loss = m.get("log_loss")
-    if missing(loss):
-        return card("Log-loss", MISSING)
+    loss = m["log_loss"]
     mean = f"the right {nouns.label} got {percent(math.exp(-loss), 0)} in geometric mean"
     unknown = m.get("sequences_with_unknown_labels")
     left_out = f"{count(unknown, nouns.sequence)} with labels new to the model left out" if unknown else None

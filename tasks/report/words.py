@@ -30,8 +30,8 @@ class Tagged(NamedTuple):
     tokens: list[str]
     gold: list[str]
     said: list[str]
-    confidence: list[float]
-    gold_probability: list[float]
+    confidence: list[float | None]  # None for a model without probabilities
+    gold_probability: list[float | None]
 
     def wrong(self) -> list[int]:
         return [t for t, (gold, said) in enumerate(zip(self.gold, self.said, strict=True)) if gold != said]

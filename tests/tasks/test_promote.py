@@ -15,6 +15,7 @@ from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.labels.measures import F1, TOKEN_ERROR, Counts
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import promote, store
+from espalier.tasks.answering.tagging import tag
 from espalier.tasks.judging import headline
 from espalier.tasks.params import Promote
 from espalier.tasks.progress import Progress
@@ -336,7 +337,7 @@ def test_new_test_data_are_told_of_and_both_are_measured_on_them(project):
     assert warning.startswith(f"{begin} ({first['test_version'][:12]} → {decision['test_version'][:12]})")
     assert decision["test_version"] != first["test_version"]
     gold = fewer["label"].to_numpy()
-    said = np.array(promote.tag(load_model(project / store.CHAMPION), fewer))
+    said = np.array(tag(load_model(project / store.CHAMPION), fewer))
     assert decision["champion_error"] == decision["challenger_error"] == pytest.approx(np.mean(gold != said))
     assert decide(project)["warnings"] == [], "promoted on the new data, they are the ones it is known by"
 

@@ -184,7 +184,11 @@ def test_the_header_says_what_was_trained_and_how_it_ended():
     assert f"after 2 iterations: {STOP_REASONS['converged']}." in top
 
 
-@pytest.mark.parametrize("reason", STOP_REASONS)
+def test_what_was_counted_did_not_stop():
+    assert summary.stop_words("counted", 1).startswith("Every probability is a relative count")
+
+
+@pytest.mark.parametrize("reason", sorted(STOP_REASONS.keys() - {"counted"}))
 def test_every_stop_reason_is_told_in_words(reason):
     assert summary.stop_words(reason, 1) == f"Training stopped after 1 iteration: {STOP_REASONS[reason]}."
 
