@@ -157,10 +157,22 @@ def _runner(requests: list[int], **options):
             if not requests:
                 await super().start(*args, **kwargs)
 
-        def handle_sigterm(self, *_) -> None:
-            if not self.started:
+        async def __aenter__(self):
+            entered = await super().__aenter__()
+            if requests:
+                self.execute_in_background(self.astop)
+            return entered
+
+        def handle_sigterm(self, number: int, frame) -> None:
+            """The first request ends what has begun, as soon as it has; whoever asks again need not wait for that.
+
+            Not by an exception while it begins: one that is raised in the midst of an import may leave the
+            interpreter to believe that nobody caught it, and the process ends as if it had been killed.
+            """
+            if requests:
                 raise KeyboardInterrupt
-            if not self.stopping:
+            requests.append(number)
+            if self.started:
                 self.execute_in_background(self.astop)
 
     return Ending(**options)

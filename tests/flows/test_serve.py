@@ -27,6 +27,15 @@ from pathlib import Path
 from espalier.flows.serve import serve
 serve(Path("."), **eval(sys.argv[1], {"timedelta": timedelta}))
 """
+# A signal in the midst of beginning, in code that is made of text, as imports of dataclasses run it.
+EARLY = """
+import prefect.runner
+begin = prefect.runner.Runner.__aenter__
+async def begin_and_be_told_to_end(self):
+    exec("import os, signal; os.kill(os.getpid(), signal.SIGTERM); [0 for _ in range(1000)]")
+    return await begin(self)
+prefect.runner.Runner.__aenter__ = begin_and_be_told_to_end
+"""
 DASHBOARD = """
 import signal, sys
 from pathlib import Path
@@ -138,6 +147,13 @@ class TestSchedule:
             assert again.end() == 0, again.output
         assert "missed:" not in again.output
         assert len([r for r in runs_of(schedule.project, "again") if "missed" in r["tags"]]) == 1
+
+    def test_told_to_end_while_it_begins_it_ends_well(self, schedule):
+        done = run_python("-c", EARLY + SERVE, "{'cron': '0 4 * * *', 'name': 'early'}", cwd=schedule.project,
+                          timeout=400)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("the schedule has ended\n") and done.stderr == ""
+        assert deployment_of(schedule.project, "early")["paused"] is True
 
     def test_sigterm_ends_it_and_its_server_and_every_process(self, schedule):
         family = psutil.Process(schedule.process.pid).children(recursive=True)
