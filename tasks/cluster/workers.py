@@ -92,6 +92,8 @@ def make_client(where: int | str):
                     LocalCluster(
                         n_workers=where, threads_per_worker=1, processes=True, dashboard_address=None,
                         host="127.0.0.1", memory_limit=0, silence_logs=logging.CRITICAL, local_directory=str(scratch),
+                        # Even without a dashboard it listens: at port 8787, and warns where another has that.
+                        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                     ) as cluster,
                     Client(cluster, direct_to_workers=True) as client,
                 ):  # fmt: skip

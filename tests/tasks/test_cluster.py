@@ -5,11 +5,12 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -390,6 +391,17 @@ def test_without_room_for_shared_memory_theta_goes_by_messages(project):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert said == ["no shared memory (File too large): theta goes by messages"] and not pool.shared
+
+
+@needs_dask
+def test_another_cluster_on_this_machine_is_nothing_to_be_warned_of():
+    """Warnings are errors here."""
+    with socket.socket() as other:
+        with suppress(OSError):  # it may be held by another already
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        with workers.make_client(0):
+            pass
 
 
 def worker_pids(pool):
