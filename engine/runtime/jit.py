@@ -17,6 +17,9 @@ from espalier.engine.runtime import compile_target, compiling, fresh_memory  # n
 from espalier.engine.runtime.kernel_cache import cache_directory  # noqa: E402
 
 fresh_memory.install()
+# numba reads the environment again at the first compilation after a change of it, and forgets what we set below:
+# where another package had imported numba before us, the line above was such a change.
+numba.config.reload_config()
 compile_target.pin(numba.config)
 _directory = cache_directory()
 if _directory is not None:

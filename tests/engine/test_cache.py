@@ -97,6 +97,22 @@ def test_a_folder_of_another_user_is_not_trusted(places):
     assert found is None or not found.is_relative_to(planted.parent)
 
 
+NUMBA_FIRST = """
+import numba
+from espalier.engine.runtime import jit
+ours = numba.config.CACHE_DIR, numba.config.CPU_NAME
+numba.njit(lambda x: x + 1)(1)
+assert (numba.config.CACHE_DIR, numba.config.CPU_NAME) == ours, numba.config.CPU_NAME
+"""
+
+
+def test_what_we_set_holds_where_numba_was_imported_before_us():
+    """It reads the environment again when it compiles, and kernels were compiled for this processor alone then."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    done = subprocess.run([sys.executable, "-c", NUMBA_FIRST], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 SOLVE = """
 import numpy as np
 from espalier.engine.losses.chain_objective import ChainObjective
