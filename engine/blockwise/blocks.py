@@ -331,6 +331,8 @@ class BlockObjective:
     Nothing of the size of a matrix of labels is kept for each set of observations.
     """
 
+    offers = frozenset({"gradient", "value", "counts", "active", "blocks"})
+
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
         check_observations(dataset, layout)
         check_labels(dataset.labels, layout)
@@ -339,7 +341,11 @@ class BlockObjective:
         self.dataset, self.layout, self.sparse, self.size = dataset, layout, sparse, layout.size
         self.sets, self.observed = pair_sets(dataset, layout), observed_counts(dataset, layout)
         self.blocks = Blocks(self, np.zeros(layout.size))
-        self.positions = self.blocks.index.position
+
+    def blocks_at(self, theta: np.ndarray) -> Blocks:
+        """The blocks, gone to theta; there is one set of them."""
+        self.blocks.assign(theta)
+        return self.blocks
 
     def value(self, theta: np.ndarray) -> float:
         return self.value_and_gradient(theta)[0]

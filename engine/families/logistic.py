@@ -58,6 +58,8 @@ def _checked(theta: np.ndarray, size: int) -> np.ndarray:
 class LogisticObjective:
     """l(theta) = -sum_n w_n log g(y_n | x_n) (THESIS 2.1 without its penalty), gradient (2.6) and Hessian."""
 
+    offers = frozenset({"gradient", "value", "counts", "active", "hessian"})
+
     def __init__(self, bags: Bags, labels, n_classes: int = 2, weights=None, parametrisation: str = "reference"):
         self.bags, self.n_classes, self.parametrisation = bags, n_classes, parametrisation
         self.vectors = vectors_of(parametrisation, n_classes)
@@ -280,7 +282,7 @@ def solve(objective, penalty: ElasticNet, solver: str = "auto", theta0=None, max
     `auto` is Newton-Raphson for a smooth penalty and few weights, else L-BFGS, with an L1 term OWL-QN.
     """
     if solver == "auto":
-        few = objective.size <= NEWTON_SIZE and hasattr(objective, "hessian")
+        few = objective.size <= NEWTON_SIZE and "hessian" in objective.offers
         solver = "owlqn" if penalty.rho1 else "newton" if few else "lbfgs"
     if solver == "newton":
         return minimise_by_newton(objective, penalty, theta0, max_iterations, tolerance)

@@ -55,6 +55,12 @@ class ChainObjective:
         self.scattered = fits(layout, self.slots)
         self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
 
+    @property
+    def offers(self) -> frozenset[str]:
+        """Capabilities of `engine.optimise.objective`; the sequences tell the whole loss only where it has no terms."""
+        more = {"terms"} if self.terms else {"sample", "sequences", "positions"}
+        return frozenset({"gradient", "value", "counts", "scaling", "active"} | more)
+
     # What a scattered gradient needs, then what a gathered one and solvers by blocks need: each is made when used.
 
     @cached_property

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.optimise.objective import Objective, active_counts
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import SOLVERS, minimise
+from espalier.engine.optimise.solvers import SOLVERS, fitting_names, minimise
 
 COUNT = 20
 RATIO = 1e-3  # of the last rho1 of a grid to its first
@@ -37,7 +38,7 @@ class Point:
         return theta
 
 
-def largest_rho1(objective) -> float:
+def largest_rho1(objective: Objective) -> float:
     """The smallest rho1 at which theta = 0 is optimal: the largest slope of the loss there."""
     return float(np.abs(objective.value_and_gradient(np.zeros(objective.size))[1]).max(initial=0.0))
 
@@ -52,7 +53,7 @@ def grid(largest: float, count: int = COUNT, ratio: float = RATIO) -> np.ndarray
 
 
 def path(
-    objective,
+    objective: Objective,
     rho1: int | Sequence[float] = COUNT,
     rho2: float = 0.0,
     solver: str = "owlqn",
@@ -67,8 +68,8 @@ def path(
     score on development data has begun to fall.
     """
     if solver in SOLVERS and not SOLVERS[solver].accepts_l1:
-        others = [name for name, other in SOLVERS.items() if other.accepts_l1]
-        raise EspalierError(f"{solver} cannot follow a path of rho1: choose one of {', '.join(others)}")
+        others = fitting_names(objective.offers, l1=True)
+        raise EspalierError(f"{solver} cannot follow a path of rho1: choose one of {others}")
     values = grid(largest_rho1(objective), rho1) if isinstance(rho1, int | np.integer) else np.asarray(rho1, float)
     if values.ndim != 1 or len(values) == 0:
         raise EspalierError("a path needs at least one rho1: give a list of values or how many")
@@ -83,9 +84,9 @@ def path(
     return points
 
 
-def _point(objective, penalty: ElasticNet, result) -> Point:
+def _point(objective: Objective, penalty: ElasticNet, result) -> Point:
     indices = np.flatnonzero(result.theta)
-    active = objective.active(result.theta) if hasattr(objective, "active") else {"active": len(indices)}
+    active = active_counts(objective, result.theta) or {"active": len(indices)}
     return Point(
         penalty.rho1, penalty.rho2, float(result.objective), indices, result.theta[indices], len(result.theta),
         active, result.iterations, result.stop_reason,

@@ -111,8 +111,8 @@ def _flat(values: list[float], tolerance: float) -> bool:
 
 
 def _for_solver(solver: str, objective: BlockObjective):
-    """Solvers that read the sequences themselves, but for sbcd, ask more of an objective."""
-    if solver == "sbcd" or solver not in SOLVERS or not SOLVERS[solver].needs_blocks:
+    """Solvers that neither go by blocks nor see the gradient alone ask more of an objective."""
+    if solver not in SOLVERS or SOLVERS[solver].fits(objective.offers):
         return objective
     return ChainObjective(objective.dataset, objective.layout, objective.sparse)
 

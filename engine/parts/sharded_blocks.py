@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from espalier.engine.blockwise.blocks import Blocks, slots_of
-from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import SOLVERS, check_at_the_door
 from espalier.engine.weights.layout import Layout
 
-NO_HESSIAN = np.zeros((0, 0))
+NO_HESSIAN, NO_PENALTY = np.zeros((0, 0)), ElasticNet()
 
 
 class PartBlocks:
@@ -31,8 +31,7 @@ class PartBlocks:
         self.part = part
         self.pieces = [piece for piece in part.blocks if piece.objective is not None]
         for piece in self.pieces:
-            for term in piece.objective.terms:
-                raise EspalierError(f"sbcd cannot train with {term.name}: choose lbfgs, owlqn or pqn")
+            check_at_the_door("sbcd", SOLVERS["sbcd"], piece.objective, NO_PENALTY)
         self.blocks = [Blocks(piece.objective, np.zeros(piece.objective.size)) for piece in self.pieces]
         self.hot: dict[int, list] = {}  # by piece, while a block is visited
 

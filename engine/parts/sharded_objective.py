@@ -271,6 +271,8 @@ class ShardedObjective:
     `first_block` reads the first block of the data, for solvers that begin with a sample of them.
     """
 
+    offers = frozenset({"gradient", "value", "counts", "scaling", "active", "sample", "blocks"})
+
     def __init__(
         self, pool: Pool, layout: Layout, first_block: Callable[[], Dataset] | None = None, n_sequences: int = 0,
         sparse: str = "auto",
@@ -305,11 +307,11 @@ class ShardedObjective:
         share = len(block.weights) / self._n_sequences
         return ChainObjective(block, self.layout, self._sparse).sample(share)
 
-    def sweeps(self, theta: np.ndarray):
+    def blocks_at(self, theta: np.ndarray):
         """The blocks of blockwise descent at theta, wherever their sequences lie; see `engine.parts.sharded_blocks`."""
         from espalier.engine.parts.sharded_blocks import Sweeps
 
-        return Sweeps(self.pool, self.layout, self.observed, theta)
+        return Sweeps(self.pool, self.layout, self.observed, theta.copy())
 
     def _reduce(self, what: str, theta: np.ndarray | None = None) -> tuple[float, np.ndarray | None]:
         """What the parts have summed, summed by the rest of the tree.

@@ -38,6 +38,8 @@ from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import dot
 from espalier.engine.weights.layout import Layout
 
+OF_BOTH = frozenset({"gradient", "value", "counts", "scaling", "active"})  # what the labelled loss offers for the sum
+
 
 class EntropyRegularised:
     """A loss of labelled data plus the entropy of unlabelled data, to a solver an objective like any other.
@@ -52,9 +54,8 @@ class EntropyRegularised:
                 "expected the same classes, features and parametrisation"
             )
         self.labelled, self.entropy = labelled, entropy
-        self.size, self.observed, self.active = labelled.size, labelled.observed, labelled.active
-        if hasattr(labelled, "scaling"):
-            self.scaling = labelled.scaling
+        self.size, self.observed = labelled.size, labelled.observed
+        self.offers = labelled.offers & OF_BOTH
         self._lock = threading.Lock()  # the entropy keeps memory between calls; one gradient at a time uses it
 
     def value(self, theta: np.ndarray) -> float:
@@ -65,6 +66,13 @@ class EntropyRegularised:
         with self._lock:
             value += self.entropy.add_gradient(theta, gradient)
         return value, gradient
+
+    def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
+        """As if there were labelled data alone."""
+        return self.labelled.scaling(gradient, rho2)
+
+    def active(self, theta: np.ndarray) -> dict[str, int]:
+        return self.labelled.active(theta)
 
 
 def minimise_with_entropy(

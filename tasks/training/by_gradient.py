@@ -64,7 +64,7 @@ def judge_of(job: Job, model_of: ModelOf, options: Options) -> "Development | No
 
 def by_parts(solver: str) -> bool:
     """Whether it can train while the data lie in parts, in one process or in several."""
-    return SOLVERS[solver].sweeps or not SOLVERS[solver].needs_blocks
+    return SOLVERS[solver].fits(ShardedObjective.offers)
 
 
 def refuse_cluster(options: Options) -> None:

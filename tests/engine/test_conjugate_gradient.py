@@ -14,6 +14,8 @@ SOLVERS = ("cg-fr", "cg-pr")
 class Bowl:
     """theta' A theta / 2 - b' theta with A of the given eigenvalues."""
 
+    offers = frozenset({"gradient"})
+
     def __init__(self, eigenvalues, seed=0):
         self.size = len(eigenvalues)
         rng = np.random.default_rng(seed)
@@ -26,6 +28,8 @@ class Bowl:
 
 class Kinked:
     """sum log cosh(theta_i * scale_i): flat far out and sharp at zero, a hard line to search."""
+
+    offers = frozenset({"gradient"})
 
     def __init__(self, scale):
         self.scale, self.size = np.asarray(scale, float), len(scale)

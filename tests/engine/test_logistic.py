@@ -380,7 +380,7 @@ def test_separable_data_without_a_penalty_end_without_overflow():
 
 
 class Nothing:
-    size = 1
+    size, offers = 1, frozenset({"gradient"})
 
     def value_and_gradient(self, theta):
         return 0.0, np.zeros(1)
@@ -394,7 +394,7 @@ class Nothing:
         (lambda b: fit_logistic(b, [0, 1], parametrisation="half"), "parametrisation is 'half': expected one"),
         (lambda b: fit_logistic(b, [0, 1], penalty=ElasticNet(1.0), solver="newton"), "newton cannot take rho1 = 1.0"),
         (lambda b: fit_logistic(b, [0, 1], penalty=ElasticNet(1.0), solver="lbfgs"), "lbfgs cannot take rho1 = 1.0"),
-        (lambda b: fit_logistic(b, [0, 1], solver="sbcd"), "sbcd needs the sequences of a chain objective"),
+        (lambda b: fit_logistic(b, [0, 1], solver="sbcd"), "sbcd needs .* the sequences of .*, LogisticObj"),
         (lambda b: fit_logistic(b, [0, 1], theta0=np.zeros(7)), "theta0 has 7 weights: expected 2"),
         (lambda b: fit_logistic(b, [0, 1]).predict(bags_of_matrix([[1.0]])), "over 1 features: expected the 2"),
         (lambda b: LogisticObjective(select_bags(b, []), []), "there is no labelled count vector"),

@@ -305,8 +305,8 @@ def test_bad_token_weights_are_named(weights, message):
 def test_solvers_that_look_beyond_the_gradient_are_refused(what):
     packed = pack(random_problem(3, 3, 5, 2, [6, 3]))
     objective = ChainObjective(KINDS_OF_DATA[what][0](packed, 1)[0], packed.layout)
-    assert SOLVERS["sbcd"].needs_blocks
-    with pytest.raises(EspalierError, match=f"sbcd cannot train with {what}.*: choose one of .*lbfgs"):
+    assert not SOLVERS["sbcd"].fits(objective.offers)
+    with pytest.raises(EspalierError, match=f"sbcd cannot train with {what}.*: choose one of .*pqn"):
         minimise("sbcd", objective, ElasticNet(0.1, 0.1))
 
 

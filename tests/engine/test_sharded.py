@@ -327,7 +327,7 @@ def test_data_with_terms_or_without_labels_in_the_first_block_begin_at_zero():
 @pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
 def test_solvers_that_need_all_sequences_are_refused(solver):
     packed = words(12)
-    with pytest.raises(EspalierError, match=f"{solver} needs the sequences .* ShardedObjective has none: choose a"):
+    with pytest.raises(EspalierError, match=f"{solver} needs the .* ShardedObjective has none: choose one of"):
         minimise(solver, in_process(packed.dataset, packed.layout, block_tokens=50), ElasticNet(0.0, 0.1))
 
 
@@ -446,7 +446,7 @@ def test_blockwise_descent_refuses_partial_labels_in_any_part():
     labels[packed.dataset.offsets[longest]] = -1
     packed = packed._replace(dataset=packed.dataset._replace(labels=labels))
     bounds = cut(packed.dataset.offsets, 60)
-    with pytest.raises(EspalierError, match="sbcd cannot train with partial labels: choose lbfgs, owlqn or pqn"):
+    with pytest.raises(EspalierError, match="sbcd cannot train with partial labels: choose one of lbfgs, owlqn, pqn"):
         minimise("sbcd", as_parts(packed, bounds, [0, len(bounds)]), ElasticNet(0.3, 0.01))
 
 

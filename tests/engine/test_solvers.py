@@ -436,16 +436,14 @@ class Quadratic:
     """(theta - target)' diag(scale) (theta - target) / 2: the least that a solver may ask of an objective."""
 
     target, scale, size = np.array([3.0, -0.5, 0.1]), np.array([1.0, 4.0, 2.0]), 3
-
-    def value(self, theta):
-        return self.value_and_gradient(theta)[0]
+    offers = frozenset({"gradient"})
 
     def value_and_gradient(self, theta):
         off = theta - self.target
         return float(0.5 * off @ (self.scale * off)), self.scale * off
 
 
-@pytest.mark.parametrize("solver", [name for name in SOLVERS if not SOLVERS[name].needs_blocks])
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if SOLVERS[name].fits(Quadratic.offers)])
 def test_gradient_solvers_take_any_objective(solver):
     """Optimum by hand: soft threshold of scale * target by rho1, over scale + rho2."""
     rho1 = 0.5 if SOLVERS[solver].accepts_l1 else 0.0
@@ -456,9 +454,9 @@ def test_gradient_solvers_take_any_objective(solver):
     np.testing.assert_allclose(result.theta, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("solver", [name for name in SOLVERS if SOLVERS[name].needs_blocks])
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if not SOLVERS[name].fits(Quadratic.offers)])
 def test_a_solver_says_what_it_needs(solver):
-    with pytest.raises(EspalierError, match=f"{solver} needs the sequences of a chain objective, Quadratic has none"):
+    with pytest.raises(EspalierError, match=f"{solver} needs .*, Quadratic has none: choose one of lbfgs, owlqn, pqn"):
         minimise(solver, Quadratic(), PENALTIES["ridge"])
 
 

@@ -1,8 +1,7 @@
 """Solvers: each minimises loss + penalty over theta and returns the same record.
 
-A solver knows neither templates nor files. Gradient solvers need `value_and_gradient`;
-those that take blocks, weights or sequences one by one need a chain objective. What a solver
-accepts is checked at the door.
+A solver knows neither templates nor files. What it needs of an objective and whether it accepts an L1 term is in the
+table, and is compared at the door with what the objective offers (`engine.optimise.objective`) and with the penalty.
 """
 
 import inspect
@@ -14,6 +13,7 @@ import numpy as np
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import Monitor, Result
+from espalier.engine.optimise.objective import CAPABILITIES, Objective
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_state import Keeper
 
@@ -22,21 +22,24 @@ from espalier.engine.optimise.solver_state import Keeper
 class Solver:
     """Where a solver is, whether it accepts an L1 term, and whether its objective never rises.
 
-    `where` is module:function, or the one name of both. `exact` ones reach the optimum to any
-    tolerance; the others come near it. `needs_blocks` ones ask for a chain objective, whose
-    sequences and index they read; of these, `sweeps` ones can also use a sharded objective. `least`
-    iterations are looked back on before it counts as converged: quasi-Newton methods begin slowly from a start
-    that is nearly there, until they know the curvature; a sweep over all weights or sequences needs none of that.
+    `where` is module:function, or the one name of both. `needs` names capabilities of an objective
+    (`engine.optimise.objective.CAPABILITIES`), of which one is enough. `exact` ones reach the optimum to any
+    tolerance; the others come near it. `least` iterations are looked back on before it counts as converged:
+    quasi-Newton methods begin slowly from a start that is nearly there, until they know the curvature; a sweep over
+    all weights or sequences needs none of that.
     """
 
     where: str
     accepts_l1: bool
     monotone: bool
     help: str
-    needs_blocks: bool = False
+    needs: tuple[str, ...] = ("gradient",)
     exact: bool = True
-    sweeps: bool = False
     least: int = 30
+
+    def fits(self, offers: frozenset[str], l1: bool = False) -> bool:
+        """Whether it can minimise an objective that offers this, with an L1 term or without."""
+        return not offers.isdisjoint(self.needs) and (self.accepts_l1 or not l1)
 
     @property
     def run(self) -> Callable:
@@ -57,22 +60,26 @@ SOLVERS = {
     "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
     "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term"),
     "sbcd": Solver(
-        "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", True, sweeps=True, least=5
+        "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", ("blocks", "sequences"),
+        least=5,
     ),
-    "cd": Solver("cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", True, least=5),
+    "cd": Solver(
+        "cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", ("positions",), least=5
+    ),
     "cg-fr": Solver(
         "conjugate_gradient:cg_fr", False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"
     ),
     "cg-pr": Solver(
         "conjugate_gradient:cg_pr", False, True, "conjugate gradient, Polak-Ribiere+; smooth penalties only"
     ),
-    "iis": Solver("iis", False, True, "improved iterative scaling, slow; smooth penalties only", True),
+    "iis": Solver("iis", False, True, "improved iterative scaling, slow; smooth penalties only", ("sequences",)),
     "sgd": Solver(
-        "sgd", True, False, "stochastic gradient over sequences; comes near the optimum", True, exact=False, least=5
+        "sgd", True, False, "stochastic gradient over sequences; comes near the optimum", ("sequences",), exact=False,
+        least=5,
     ),
-}
+}  # fmt: skip
 
-
+NEWTON = Solver("newton", False, True, "Newton-Raphson, dense Hessian; not for chains", ("hessian",))  # not in the list
 AUTO = "auto"  # the solver that suits the penalty
 
 
@@ -87,7 +94,7 @@ def fitting(solver: str, along_path: bool = False) -> str:
 
 def minimise(
     solver: str,
-    objective,
+    objective: Objective,
     penalty: ElasticNet,
     theta0: np.ndarray | None = None,
     max_iterations: int = 100,
@@ -105,29 +112,18 @@ def minimise(
     solver = fitting(solver)
     if solver not in SOLVERS:
         raise EspalierError(f"solver {solver!r} is not known: choose one of {AUTO}, {', '.join(SOLVERS)}")
-    if penalty.rho1 and not SOLVERS[solver].accepts_l1:
-        others = [name for name, other in SOLVERS.items() if other.accepts_l1]
-        raise EspalierError(
-            f"{solver} cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose one of {', '.join(others)}"
-        )
+    check_at_the_door(solver, SOLVERS[solver], objective, penalty)
     for name in options:
         if name not in SOLVERS[solver].options:
             known = ", ".join(SOLVERS[solver].options) or "none"
             raise EspalierError(f"{solver} has no option {name!r}: it has {known}")
-    sharded = SOLVERS[solver].sweeps and hasattr(objective, "sweeps")
-    if SOLVERS[solver].needs_blocks and not hasattr(objective, "positions") and not sharded:
-        raise EspalierError(
-            f"{solver} needs the sequences of a chain objective, {type(objective).__name__} has none: "
-            "choose a gradient solver such as lbfgs or owlqn"
-        )
-    _check_terms(solver, objective)
     theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
     monitor.keeper, monitor.least = keeper, SOLVERS[solver].least
     return SOLVERS[solver].run(objective, penalty, theta, monitor, **options)
 
 
 def minimise_by_newton(
-    objective,
+    objective: Objective,
     penalty: ElasticNet,
     theta0: np.ndarray | None = None,
     max_iterations: int = 100,
@@ -136,14 +132,9 @@ def minimise_by_newton(
     on_iteration=None,
 ) -> Result:
     """The same for objectives that have a `hessian`; see `engine.optimise.solvers.newton`."""
-    if penalty.rho1:
-        raise EspalierError(f"newton cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose owlqn or pqn")
-    if not hasattr(objective, "hessian"):
-        raise EspalierError(
-            f"newton needs a Hessian, {type(objective).__name__} has none: choose a gradient solver such as lbfgs"
-        )
+    check_at_the_door("newton", NEWTON, objective, penalty)
     theta, monitor = _begin(objective, theta0, max_iterations, tolerance, period, on_iteration)
-    return import_module("espalier.engine.optimise.solvers.newton").newton(objective, penalty, theta, monitor)
+    return NEWTON.run(objective, penalty, theta, monitor)
 
 
 def _begin(objective, theta0, max_iterations, tolerance, period, on_iteration) -> tuple[np.ndarray, Monitor]:
@@ -153,13 +144,24 @@ def _begin(objective, theta0, max_iterations, tolerance, period, on_iteration) -
         raise EspalierError(f"theta0 has {theta.size} weights: expected {objective.size}")
     if not np.all(np.isfinite(theta)):
         raise EspalierError(f"theta0[{int(np.argmin(np.isfinite(theta)))}] is not finite: check the starting model")
-    scale = float(np.max(getattr(objective, "observed", np.ones(1)), initial=1.0))
+    scale = float(np.max(objective.observed, initial=1.0)) if "counts" in objective.offers else 1.0
     return theta, Monitor(max_iterations, tolerance, period, scale, on_iteration=on_iteration)
 
 
-def _check_terms(solver: str, objective) -> None:
-    """Only solvers that see nothing but the gradient can train with partial labels or token weights."""
-    terms = getattr(objective, "terms", [])
-    if terms and SOLVERS[solver].needs_blocks:
-        others = [name for name, other in SOLVERS.items() if not other.needs_blocks]
-        raise EspalierError(f"{solver} cannot train with {terms[0].name}: choose one of {', '.join(others)}")
+def fitting_names(offers: frozenset[str], l1: bool = False) -> str:
+    """The solvers of the table for an objective that offers this, with an L1 term or without, as in a sentence."""
+    return ", ".join(name for name, solver in SOLVERS.items() if solver.fits(offers, l1))
+
+
+def check_at_the_door(name: str, solver: Solver, objective: Objective, penalty: ElasticNet) -> None:
+    """Refuse a solver that does not fit the objective or the penalty, and name those that do."""
+    offers, l1 = objective.offers, bool(penalty.rho1)
+    if solver.fits(offers, l1):
+        return
+    others = fitting_names(offers, l1)
+    if not solver.fits(offers | set(solver.needs), l1):
+        raise EspalierError(f"{name} cannot take rho1 = {penalty.rho1}: set rho1 to 0 or choose one of {others}")
+    if "terms" in offers:
+        raise EspalierError(f"{name} cannot train with {objective.terms[0].name}: choose one of {others}")
+    needed = " or ".join(CAPABILITIES[need].words for need in solver.needs)
+    raise EspalierError(f"{name} needs {needed}, {type(objective).__name__} has none: choose one of {others}")

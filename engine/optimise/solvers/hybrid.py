@@ -32,4 +32,4 @@ def hybrid(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, 
 
 
 def _sample(objective) -> Sample | None:
-    return objective.sample() if hasattr(objective, "sample") else None
+    return objective.sample() if "sample" in objective.offers else None

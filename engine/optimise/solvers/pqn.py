@@ -37,7 +37,7 @@ def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
     while reason is None:
         smooth = penalty.smooth_gradient(theta, gradient)
         free = np.flatnonzero((theta != 0.0) | (np.abs(smooth) > penalty.rho1))
-        scale = objective.scaling(gradient, penalty.rho2) if hasattr(objective, "scaling") else np.ones(len(theta))
+        scale = objective.scaling(gradient, penalty.rho2) if "scaling" in objective.offers else np.ones(len(theta))
         step = _model_step(theta[free], smooth[free], scale[free], _restricted(pairs, free), penalty)
         found, used = _search(objective, penalty, theta, loss, smooth, free, step)
         evaluations += used

@@ -165,7 +165,7 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
     del state  # its vectors are needed no longer than theirs
     while reason is None:
         steepest = penalty.pseudo_gradient(theta, gradient)
-        scale = objective.scaling(gradient, penalty.rho2) if hasattr(objective, "scaling") else None
+        scale = objective.scaling(gradient, penalty.rho2) if "scaling" in objective.offers else None
         direction = -inverse.apply(steepest, scale)
         if penalty.rho1:
             direction[direction * steepest >= 0.0] = 0.0  # stay in the direction of descent, by coordinate

@@ -3,11 +3,14 @@
 import numpy as np
 
 from espalier.engine.optimise.monitor import Monitor
+from espalier.engine.optimise.objective import Objective, active_counts
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_state import SolverState
 
 
-def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iteration: int, evaluations: int) -> dict:
+def record(
+    objective: Objective, penalty: ElasticNet, theta, loss: float, gradient, iteration: int, evaluations: int
+) -> dict:
     line = {
         "iteration": iteration,
         "objective": loss + penalty.value(theta),
@@ -16,10 +19,10 @@ def record(objective, penalty: ElasticNet, theta, loss: float, gradient, iterati
         "gap": penalty.gap(theta, gradient, loss),
         "evaluations": evaluations,
     }
-    return line | (objective.active(theta) if hasattr(objective, "active") else {})
+    return line | active_counts(objective, theta)
 
 
-def first_state(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> SolverState:
+def first_state(objective: Objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> SolverState:
     """The state that an interrupted run has left, else that of theta."""
     earlier = monitor.earlier(len(theta))
     if earlier is not None:

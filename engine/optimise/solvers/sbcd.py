@@ -76,12 +76,7 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *,
 
 def _blocks(objective, theta: np.ndarray) -> Blocks:
     """The blocks at theta: the objective's own, or new ones; where the data lie in parts, those of all parts."""
-    if hasattr(objective, "sweeps"):
-        return objective.sweeps(theta.copy())
-    if not hasattr(objective, "blocks"):
-        return Blocks(objective, theta.copy())
-    objective.blocks.assign(theta)
-    return objective.blocks
+    return objective.blocks_at(theta) if "blocks" in objective.offers else Blocks(objective, theta.copy())
 
 
 def with_live_weights(layout: Layout, live: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
