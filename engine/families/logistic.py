@@ -283,7 +283,7 @@ def solve(objective, penalty: ElasticNet, solver: str = "auto", theta0=None, max
     """
     if solver == "auto":
         few = objective.size <= NEWTON_SIZE and "hessian" in objective.offers
-        solver = "owlqn" if penalty.rho1 else "newton" if few else "lbfgs"
+        solver = "owlqn" if not penalty.is_smooth else "newton" if few else "lbfgs"
     if solver == "newton":
         return minimise_by_newton(objective, penalty, theta0, max_iterations, tolerance)
     return minimise(solver, objective, penalty, theta0, max_iterations, tolerance)

@@ -63,7 +63,9 @@ class PartBlocks:
             self.evaluate([], x, True, code, True)
         return [blocks.hessian(self.hot[i], at, code) for i, blocks, _ in self._holders(x)]
 
-    def sweep(self, changes: list, live: np.ndarray, shared: np.ndarray, factor: np.ndarray, rho1, rho2, full: int):
+    def sweep(
+        self, changes: list, live: np.ndarray, shared: np.ndarray, factor: np.ndarray, penalty: ElasticNet, full: int
+    ):  # fmt: skip
         """Sweep over the blocks that occur in one piece only.
 
         `live` is that of the part, packed into bits; `shared` are the observations that are not ours; `factor`
@@ -81,7 +83,7 @@ class PartBlocks:
                 mine[blocks.slots(x)] = False
             before, own = blocks.theta.copy(), factor[begin : begin + blocks.count].copy()
             curvature = np.full(len(before), np.nan)
-            anything |= bool(sweep_here(blocks, mine, ElasticNet(rho1, rho2), own, curvature, full))
+            anything |= bool(sweep_here(blocks, mine, penalty, own, curvature, full))
             factors.append(own)
             begin += blocks.count
             where = np.flatnonzero(blocks.theta.view(np.int64) != before.view(np.int64))  # to the sign of a zero
@@ -195,7 +197,7 @@ class Sweeps:
         def arguments(k: int, changes: list) -> tuple:
             own = np.packbits(self.pool.runs[k].take(live))
             factors = factor[self._observations[k]]
-            return changes, own, self._not_theirs, factors, penalty.rho1, penalty.rho2, full
+            return changes, own, self._not_theirs, factors, penalty, full
 
         anything = False
         for k, (moved, factors, changed, met) in enumerate(self._ask(self.parts, "sweep", arguments)):

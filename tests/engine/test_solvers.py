@@ -132,7 +132,32 @@ def test_penalty_value_and_optimality(seed, rho1, rho2):
 
 @pytest.mark.parametrize(("z", "expected"), [(3.0, 2.0), (-3.0, -2.0), (0.5, 0.0), (1.0, 0.0), (-1.0, 0.0)])
 def test_soft_threshold_by_hand(z, expected):
-    assert soft_threshold(np.array([z]), 1.0).tolist() == [expected]
+    assert soft_threshold(z, 1.0) == expected
+    assert ElasticNet(1.0, 0.0).proximal_step(np.array([z]), 1.0).tolist() == [expected]
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 2.0]), st.sampled_from([0.0, 0.1]))
+def test_a_proximal_step_leaves_nothing_to_gain(seed, rho1, rho2):
+    """At u it is optimal: curvature (u - theta) is the slope of what is not the penalty there."""
+    theta, curvature = random_theta(7, seed, 0.6), np.abs(random_theta(7, seed + 1)) + 0.1
+    penalty = ElasticNet(rho1, rho2)
+    found = penalty.proximal_step(theta, curvature)
+    assert reference.violation(found, curvature * (found - theta), rho1, rho2) <= 1e-12
+    assert penalty.optimality(found, curvature * (found - theta)) <= 1e-12
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+def test_what_is_free_is_what_may_move(penalty):
+    theta, gradient = random_theta(40, 2, 0.5), random_theta(40, 3, 0.7)
+    slopes = penalty.pseudo_gradient(theta, gradient)
+    free = penalty.free(theta, penalty.smooth_gradient(theta, gradient))
+    np.testing.assert_array_equal(free, (theta != 0.0) | (slopes != 0.0))
+    np.testing.assert_array_equal(penalty.gradient_in_orthant(theta, gradient), np.where(theta != 0.0, slopes, 0.0))
+    assert penalty.is_smooth == (penalty.orthant(theta, slopes) is None) == (penalty.rho1 == 0.0)
+    assert penalty.scaled(0.5) == ElasticNet(0.5 * penalty.rho1, 0.5 * penalty.rho2)
+    move = penalty.value(theta) - penalty.value(0.0 * theta)
+    assert penalty.change_of_kinks(0.0 * theta, theta) <= move + 1e-12
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf])

@@ -155,7 +155,7 @@ def fitting_names(offers: frozenset[str], l1: bool = False) -> str:
 
 def check_at_the_door(name: str, solver: Solver, objective: Objective, penalty: ElasticNet) -> None:
     """Refuse a solver that does not fit the objective or the penalty, and name those that do."""
-    offers, l1 = objective.offers, bool(penalty.rho1)
+    offers, l1 = objective.offers, not penalty.is_smooth
     if solver.fits(offers, l1):
         return
     others = fitting_names(offers, l1)

@@ -17,7 +17,7 @@ from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.errors import EspalierError
 from espalier.engine.lattice.recursions import log_sum
 from espalier.engine.optimise.monitor import Monitor, Result
-from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.penalty import ElasticNet, soft_threshold
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.runtime.jit import kernel
@@ -111,7 +111,7 @@ def _sweep(
         while factor[k] <= LARGEST:
             curvature = factor[k] * max(second, FLOOR)
             target = curvature * before - first
-            after = np.sign(target) * max(abs(target) - rho1, 0.0) / (curvature + rho2)
+            after = np.copysign(soft_threshold(target, rho1), target) / (curvature + rho2)  # a zero keeps its sign
             if after == before:
                 break
             theta[k] = after

@@ -26,7 +26,7 @@ def hybrid(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, 
     elif not theta.any() and (sample := _sample(objective)) is not None:
         theta, spent = start(objective, sample, penalty, theta, EPOCHS, seed)
     monitor.extra["start"] = spent
-    result = (pqn if penalty.rho1 else lbfgs)(objective, penalty, theta, monitor)
+    result = (lbfgs if penalty.is_smooth else pqn)(objective, penalty, theta, monitor)
     result.evaluations += spent
     return result
 

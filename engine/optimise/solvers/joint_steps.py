@@ -66,16 +66,15 @@ class JointSteps:
     def _step(self, theta, loss, gradient, curvature):
         """((theta, loss, gradient) or None, evaluations): backtracking in the orthant of theta."""
         penalty, sign = self.penalty, np.sign(theta)
-        slope = penalty.smooth_gradient(theta, gradient) + penalty.rho1 * sign
-        slope[theta == 0.0] = 0.0
-        direction = -self._apply(slope, 1.0 / (curvature + penalty.rho2 + SOFTEST))
+        slope = penalty.gradient_in_orthant(theta, gradient)
+        direction = -self._apply(slope, 1.0 / (curvature + penalty.curvature + SOFTEST))
         direction[theta == 0.0] = 0.0
         if not dot(direction, slope) < 0.0:
             return None, 0
         start, step = loss + penalty.value(theta), 1.0
         for trial in range(1, TRIALS + 1):
             candidate = theta + step * direction
-            if penalty.rho1:
+            if not penalty.is_smooth:
                 candidate[candidate * sign <= 0.0] = 0.0
             new_loss, new_gradient = self.objective.value_and_gradient(candidate)
             value = new_loss + penalty.value(candidate)

@@ -27,7 +27,7 @@ def newton(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) 
     reason = monitor.check(record(objective, penalty, theta, loss, gradient, 0, evaluations), theta)
     while reason is None:
         smooth = penalty.smooth_gradient(theta, gradient)
-        direction = _direction(objective.hessian(theta), penalty.rho2, smooth)
+        direction = _direction(objective.hessian(theta), penalty.curvature, smooth)
         found, used = _halve(objective, penalty, theta, loss, smooth, direction)
         evaluations += used
         if found is None:

@@ -18,8 +18,7 @@ def owlqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -
 def _search(objective, penalty, theta, loss, pseudo, direction):
     """Backtracking along the projection on the orthant of theta (of -pseudo where theta is zero)."""
     start = loss + penalty.value(theta)
-    orthant = np.where(theta != 0.0, np.sign(theta), -np.sign(pseudo)) if penalty.rho1 else None
-    step = 1.0
+    orthant, step = penalty.orthant(theta, pseudo), 1.0
     for trial in range(1, TRIALS + 1):
         candidate = theta + step * direction
         if orthant is not None:

@@ -14,7 +14,7 @@ more than the sweeps.
 import numpy as np
 
 from espalier.engine.optimise.monitor import Monitor, Result
-from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.penalty import ElasticNet, soft_threshold
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
 from espalier.engine.runtime import threads
@@ -36,8 +36,9 @@ def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
     del state  # its vectors are needed no longer than theirs
     while reason is None:
         smooth = penalty.smooth_gradient(theta, gradient)
-        free = np.flatnonzero((theta != 0.0) | (np.abs(smooth) > penalty.rho1))
-        scale = objective.scaling(gradient, penalty.rho2) if "scaling" in objective.offers else np.ones(len(theta))
+        free = np.flatnonzero(penalty.free(theta, smooth))
+        known = "scaling" in objective.offers
+        scale = objective.scaling(gradient, penalty.curvature) if known else np.ones(len(theta))
         step = _model_step(theta[free], smooth[free], scale[free], _restricted(pairs, free), penalty)
         found, used = _search(objective, penalty, theta, loss, smooth, free, step)
         evaluations += used
@@ -202,15 +203,7 @@ def _descend(theta, smooth, b0, q, curvature, rho1, sweeps, precision):
             for k in range(2 * m):
                 slope += q[i, k] * inner[k]
             here = theta[i] + step[i]
-            target = here - slope / curvature[i]
-            threshold = rho1 / curvature[i]
-            if target > threshold:
-                target -= threshold
-            elif target < -threshold:
-                target += threshold
-            else:
-                target = 0.0
-            change = target - here
+            change = soft_threshold(here - slope / curvature[i], rho1 / curvature[i]) - here
             if change != 0.0:
                 step[i] += change
                 moved += change * change * curvature[i]
@@ -231,8 +224,7 @@ def _descend(theta, smooth, b0, q, curvature, rho1, sweeps, precision):
 def _search(objective, penalty: ElasticNet, theta, loss, smooth, free, step):
     """Backtracking along the step; ((theta, loss, gradient) or None, trials)."""
     start, before = loss + penalty.value(theta), theta[free]
-    promise = dot(smooth[free], step)
-    promise += penalty.rho1 * float(np.abs(before + step).sum() - np.abs(before).sum())
+    promise = dot(smooth[free], step) + penalty.change_of_kinks(before, before + step)
     if not promise < 0.0:
         return None, 0
     length = 1.0

@@ -165,9 +165,9 @@ def descend(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor,
     del state  # its vectors are needed no longer than theirs
     while reason is None:
         steepest = penalty.pseudo_gradient(theta, gradient)
-        scale = objective.scaling(gradient, penalty.rho2) if "scaling" in objective.offers else None
+        scale = objective.scaling(gradient, penalty.curvature) if "scaling" in objective.offers else None
         direction = -inverse.apply(steepest, scale)
-        if penalty.rho1:
+        if not penalty.is_smooth:
             direction[direction * steepest >= 0.0] = 0.0  # stay in the direction of descent, by coordinate
         found, used = search(objective, penalty, theta, loss, steepest, direction)
         evaluations += used

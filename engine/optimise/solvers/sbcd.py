@@ -20,7 +20,7 @@ from espalier.engine.blockwise.factors import renew_block, renew_rows
 from espalier.engine.blockwise.kernels import evaluate_hot, heat_piece, hessian_piece, make_hot
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import Monitor, Result
-from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.penalty import ElasticNet, soft_threshold
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.joint_steps import JointSteps
 from espalier.engine.optimise.solvers.record import first_state, record
@@ -57,7 +57,7 @@ def sbcd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *,
         joint.recall(state.pairs, theta, gradient)
     while reason is None:
         before = loss + penalty.value(theta)
-        live = (theta != 0.0) | (penalty.pseudo_gradient(theta, gradient) != 0.0)
+        live = penalty.free(theta, penalty.smooth_gradient(theta, gradient))
         moved = _sweep(blocks, live, penalty, factor, curvature, full)
         theta = blocks.theta.copy()
         loss, gradient = objective.value_and_gradient(theta)
@@ -124,7 +124,7 @@ def sweep_here(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, cu
 def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
     """An observation that occurs nowhere has only its penalty: its weights are best at zero."""
     slots = blocks.slots(x)
-    held = bool(np.any(blocks.theta[slots])) and (penalty.rho1 > 0 or penalty.rho2 > 0)
+    held = bool(np.any(blocks.theta[slots])) and not penalty.is_none
     if held:
         blocks.theta[slots] = 0.0
     return held
@@ -288,8 +288,7 @@ def propose(theta, slot, at, base, first, second, matrix, observed, factor, rho1
 @kernel
 def nearest(weight, base, curvature, slope, rho1, rho2):
     """(13) from `weight`, at most FARTHEST from `base`."""
-    z = curvature * weight - slope
-    z = max(z - rho1, 0.0) if z > 0.0 else min(z + rho1, 0.0)
+    z = soft_threshold(curvature * weight - slope, rho1)
     return min(max(z / (curvature + rho2), base - FARTHEST), base + FARTHEST)
 
 

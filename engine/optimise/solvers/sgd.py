@@ -71,7 +71,7 @@ def start(
 
     The sample has its share of the penalty. Should the epochs lead uphill on all data, the answer is theta itself.
     """
-    some, less = sample.objective, ElasticNet(sample.share * penalty.rho1, sample.share * penalty.rho2)
+    some, less = sample.objective, penalty.scaled(sample.share)
     check_labels(some.dataset.labels, some.layout)
     rng, buffers = np.random.default_rng(seed), make_buffers(some.dataset, some.layout, some.sets)
     step, spent = _tune(some, less, theta, rng, buffers, FEW)
