@@ -12,6 +12,9 @@ has not seen is the `unknown` one of its stream, which counts as often as rare o
 """
 
 import math
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +22,10 @@ import numpy as np
 from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.labeller import Contribution
 from espalier.engine.lattice import blocks
 from espalier.engine.losses.chain_objective import observed_counts
-from espalier.engine.runtime.vectors import dot, log
+from espalier.engine.runtime.vectors import dot, exp, log
 from espalier.engine.weights.layout import BIGRAM, KINDS, UNIGRAM, Layout, _assemble, seen_layout
 
 FLOOR = -690.0  # log of a probability of zero: exp of it is still a number
@@ -29,13 +33,56 @@ TRANSITIONS, FINAL, UNKNOWN_OF = "*transitions", "Ufinal", "Uunknown:"  # names 
 
 
 class HmmLabeller(CrfLabeller):
-    """A trained model; `info["hmm"]` names the observations that stand beside those of the texts."""
+    """A trained model.
+
+    `info["hmm"]` names the observations that stand beside those of the texts, and has for explanations what cannot be
+    told from the weights: `streams`, the template of each observation as runs of [template, how many], and `unseen`.
+    """
 
     family = "hmm"
+    shows = "probability"
+    unsaid = frozenset({"hmm"})
 
     def prepared(self, data: Dataset) -> Dataset:
-        return completed(data, self._beside())
+        return completed(data, self._beside)
 
+    def contributions(self, row: np.ndarray, before: int, label: int) -> Iterator[tuple[Contribution, float]]:
+        """Logarithms of probabilities: of what each stream emits, of the transition, of the end."""
+        streams, (transitions, final) = row[: len(self._unseen)].tolist(), row[len(self._unseen) :].tolist()
+        for k, x in enumerate(streams):
+            if self._emits[k]:  # -1 is an unknown one, of a stream without rare ones in training
+                slot = self.slot("unigram", x, label) if x >= 0 else -1
+                gain = float(self.theta[slot]) if slot >= 0 else 0.0
+                yield Contribution("unigram", x if x >= 0 else -1 - k, -1, label), float(self._unseen[k, label]) + gain
+        plain = super().contributions(np.array([transitions, final]), before, label)
+        yield from (part for part in plain if part[0].observation != transitions or part[0].kind != "unigram")
+
+    def text_of(self, observation: int) -> str:
+        return self.observations[observation] if observation >= 0 else self.info["hmm"]["unknown"][-1 - observation]
+
+    def shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities; what each label's unseen observations have in common is none."""
+        kind, observation, _, label = self.layout.slots()
+        slots = np.flatnonzero((kind > 0) | (observation != self._beside.transitions))
+        emitted = (kind == 0) & (observation != self._beside.final)
+        stream = self._stream_of[observation[slots]]
+        base = np.where(emitted[slots], self._unseen[np.maximum(stream, 0), label[slots]], 0.0)
+        return slots, exp(self.theta[slots] + base)
+
+    @cached_property
+    def _unseen(self) -> np.ndarray:
+        return np.array(self.info["hmm"]["unseen"], np.float64).reshape(len(self.templates), len(self.labels))
+
+    @cached_property
+    def _emits(self) -> np.ndarray:
+        return np.any(self._unseen != 0.0, axis=1)
+
+    @cached_property
+    def _stream_of(self) -> np.ndarray:
+        """The template of each observation, -1 for `transitions` and `final`."""
+        return np.repeat(*np.array(self.info["hmm"]["streams"], np.int64).reshape(-1, 2).T)
+
+    @cached_property
     def _beside(self) -> "Beside":
         known, named = {text: i for i, text in enumerate(self.observations)}, self.info["hmm"]
         unknown = [known.get(name, -1) for name in named["unknown"]]
@@ -133,8 +180,10 @@ def _seen_emissions(dataset: Dataset, n_labels: int, emits: np.ndarray) -> Layou
     return _assemble(n_labels, [(np.diff(whole.unigram_ptr), whole.unigram_code), none, none])
 
 
-def make_labeller(tables: Tables, observations: list[str], labels: list[str], templates: list[str], info: dict):
-    """The model of some tables; `observations` are those of the texts, by id."""
+def make_labeller(
+    tables: Tables, observations: list[str], stream: np.ndarray, labels: list[str], templates: list[str], info: dict
+) -> HmmLabeller:
+    """The model of some tables; `observations` are those of the texts, by id, `stream` their templates."""
     n, n_labels, streams = len(observations), len(labels), len(templates)
     names = _names_beside(observations, templates)
     emits = np.flatnonzero(np.any(tables.unseen != 0.0, axis=1))
@@ -156,9 +205,12 @@ def make_labeller(tables: Tables, observations: list[str], labels: list[str], te
     )
     unknown = (tables.unknown - tables.unseen)[emits].ravel()
     theta = np.concatenate([tables.gains, base, tables.final, unknown, tables.start, tables.pairs.ravel()])
-    named = {"transitions": names[0], "final": names[1], "unknown": names[2:]}
-    info = {"features": layout.size} | info | {"hmm": named}
-    return HmmLabeller.compact(layout, theta, [*observations, *names], labels, templates, info)
+    model = HmmLabeller.compact(layout, theta, [*observations, *names], labels, templates, info)
+    of_text = dict(zip([*observations, *names], [*np.asarray(stream).tolist(), -1, -1, *range(streams)], strict=True))
+    runs = [[k, len(list(run))] for k, run in groupby(of_text[text] for text in model.observations)]
+    named = {"transitions": names[0], "final": names[1], "unknown": names[2:], "unseen": tables.unseen.tolist()}
+    model.info |= {"features": layout.size, "hmm": named | {"streams": runs}}
+    return model
 
 
 def _names_beside(observations: list[str], templates: list[str]) -> list[str]:
@@ -179,7 +231,7 @@ def fit(
     """The model of labelled data; `info["objective"]` becomes -sum_n w_n log P(x^n, y^n)."""
     emits = np.array([KINDS[line[:1]] & UNIGRAM > 0 for line in templates])
     tables = estimate(dataset, len(labels), np.asarray(stream), emits, smoothing, rare)
-    model = make_labeller(tables, observations, labels, templates, info)
+    model = make_labeller(tables, observations, stream, labels, templates, info)
     local = renumbered(dataset, model, observations)
     joint = blocks.score(model.lattices(local), len(local.weights), local.labels)
     model.info["objective"] = -dot(local.weights, joint)

@@ -6,9 +6,11 @@ Data are in the numbering of the model (`engine.features`). Functions that take 
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, quoted
@@ -24,10 +26,22 @@ DECODERS = ("viterbi", "posterior")
 DEFAULT = DECODERS[0]
 
 
+class Contribution(NamedTuple):
+    """Where a part of a score comes from: an observation and a label, or two labels in a row."""
+
+    kind: str  # unigram, start or bigram
+    observation: int
+    previous: int  # -1 where it has none
+    label: int
+
+
 class Labeller(Model):
     """Weights in words (`Model`) and what they say of data."""
 
     family: ClassVar[str]
+    linear: ClassVar[bool] = True  # whether the score of a labelling is the sum of its weights
+    shows: ClassVar[str] = "weight"  # what the values of `shown` are
+    unsaid: ClassVar[frozenset[str]] = frozenset()  # of its info what is for itself, not for people
 
     @property
     def can(self) -> frozenset[str]:
@@ -104,6 +118,45 @@ class Labeller(Model):
         if limits is not None:
             self.require("limits")
         return limits
+
+    # What it is made of, for people.
+
+    def contributions(self, row: np.ndarray, before: int, label: int) -> Iterator[tuple[Contribution, float]]:
+        """What the score of `label` at a position is the sum of; `row` is of `prepared` data, `before` -1 at first."""
+        pair = ("start", label) if before < 0 else ("bigram", before * len(self.labels) + label)
+        for x in row.tolist():
+            for kind, code in (("unigram", label), pair) if x >= 0 else ():
+                slot = self.slot(kind, x, code)
+                if slot >= 0:
+                    yield Contribution(kind, x, before if kind == "bigram" else -1, label), float(self.theta[slot])
+
+    def text_of(self, observation: int) -> str:
+        """The text of a contribution's observation."""
+        return self.observations[observation]
+
+    def slot(self, kind: str, x: int, code: int) -> int:
+        """The slot of this code in the run of observation x, -1 if it has none; each is looked up once."""
+        key = kind, x, code
+        if key not in self._slots:
+            codes = self.layout.run_codes(kind, x)
+            at = int(np.searchsorted(codes, code))  # codes are sorted in a run
+            there = at < len(codes) and codes[at] == code
+            self._slots[key] = int(self.layout.family(kind)[0][x]) + at if there else -1
+        return self._slots[key]
+
+    @cached_property
+    def _slots(self) -> dict[tuple[str, int, int], int]:
+        return {}
+
+    def shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """(slots, a value each): what a listing shows of its weights, by default all of them as they are."""
+        return np.arange(len(self.theta)), self.theta
+
+    def shown_table(self) -> pa.Table:
+        """The table of the model file with the rows and values that are `shown`."""
+        slots, values = self.shown()
+        table = self.table().take(pa.array(slots))
+        return table.set_column(table.schema.get_field_index("weight"), "weight", pa.array(values, pa.float64()))
 
     def sizes(self) -> dict[str, int]:
         """How much it holds, by kinds of weights, as trace and report count it."""

@@ -24,6 +24,7 @@ class MemmLabeller(Labeller):
     """A trained model."""
 
     family = "memm"
+    linear = False
 
     def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
         for block in lattice_blocks(data, self.layout, self.theta):

@@ -124,7 +124,8 @@ def inspect(args) -> None:
     model = families.load(path)
     rows = strongest(model, args.label, args.top)
     lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
-    info = model.info | ({"lists": lists} if lists else {})
+    info = {key: value for key, value in model.info.items() if key not in model.unsaid}
+    info |= {"family": model.family} | ({"lists": lists} if lists else {})
     if args.picture:
         from espalier.tasks.pages.picture import write_picture
 

@@ -2,7 +2,8 @@
 
 For the second the best labelling is compared with the best one that has the next likely label at that position.
 Scores are sums of weights, so the difference of the two log-probabilities is a sum over the weights that count more
-often in one than in the other: nothing is estimated.
+often in one than in the other: nothing is estimated. Where each label is normalised given the one before it (memm), the
+logarithms of the sums that it is divided by differ, too, and are a share of their own.
 
 The best labelling through a label at a position is the best way to it, by the pointers of Viterbi's recursion, and the
 best way on from it, by those of the same recursion from the end. Either way soon meets the best labelling
@@ -16,10 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.data.dataset import Dataset, make_dataset, select
-from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families.labeller import Labeller
-from espalier.engine.weights.layout import FAMILIES, Layout
+from espalier.engine.families.labeller import Contribution, Labeller
+from espalier.engine.weights.layout import FAMILIES
 
 TOP = 5  # weights listed for each token
 REACH = 1000  # positions to either side that are followed; in text ways meet after a few
@@ -30,7 +30,7 @@ START = "⟨start⟩"
 class Share(NamedTuple):
     """A weight and what it adds to the difference: its value for each time it occurs more often."""
 
-    slot: int
+    weight: Contribution | None  # None is what labels are divided by
     times: int
     value: float
 
@@ -65,27 +65,32 @@ class Explanation(NamedTuple):
 
 def explain(model: Labeller, dataset: Dataset) -> Iterator[Explanation]:
     """An explanation of each sequence of a data set of the model's observations."""
+    model.require("weights")
+    model.require("probability")
     for n in range(len(dataset.weights)):
-        yield explain_one(model.layout, model.theta, select(dataset, np.array([n])))
+        yield explain_one(model, select(dataset, np.array([n])))
 
 
-def explain_one(layout: Layout, theta: np.ndarray, sequence: Dataset) -> Explanation:
+def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
     """The explanation of a data set of one sequence."""
-    labels = decode.viterbi(sequence, layout, theta)
-    gamma = decode.marginals(sequence, layout, theta)
-    log_p = float(decode.sequence_log_probability(sequence, layout, theta, labels)[0])
-    if layout.n_labels == 1:
+    labels, gamma = model.best(sequence), model.marginals(sequence)
+    log_p = float(model.log_probability(sequence, labels)[0])
+    if len(model.labels) == 1:
         alone = [Reason(0, 1.0, -1, 0.0, t, labels[t : t + 1], 0.0, []) for t in range(len(labels))]
         return Explanation(labels, min(log_p, 0.0), alone)
     rest = gamma.copy()
     rest[np.arange(len(labels)), labels] = -1.0
     seconds = rest.argmax(axis=1).astype(np.int32)
-    ways, slots = best_ways(layout, theta, sequence, labels), Slots(layout)
+    ways = best_ways(model, sequence, labels)
+    observations, local = model.prepared(sequence).observations, not model.linear
     reasons = []
     for t, (label, second) in enumerate(zip(labels.tolist(), seconds.tolist(), strict=True)):
         begin, other, cut = ways.through(t, second)
-        shares = differing(slots, theta, sequence.observations, labels, begin, other)
-        total = ways.loss(t, second) if cut else float(np.sum([share.value for share in shares]))
+        shares = differing(model, observations, labels, begin, other)
+        total = float(np.sum([share.value for share in shares]))
+        if cut or local:
+            total, weights = ways.loss(t, second), total
+            shares = shares if cut else with_normalisers(shares, total - weights)
         reasons.append(Reason(label, float(gamma[t, label]), second, float(gamma[t, second]), begin, other, total,
                               shares, cut))  # fmt: skip
     return Explanation(labels, min(log_p, 0.0), reasons)
@@ -128,15 +133,15 @@ class Ways(NamedTuple):
         return float(total[self.labels[t]] - total[label])
 
 
-def best_ways(layout: Layout, theta: np.ndarray, sequence: Dataset, labels: np.ndarray) -> Ways:
+def best_ways(model: Labeller, sequence: Dataset, labels: np.ndarray) -> Ways:
     """Viterbi's recursion in both directions. Among equals the smallest label counts, or the one of `labels`."""
-    length, n = len(labels), layout.n_labels
+    length, n = len(labels), len(model.labels)
     pointer = np.zeros((length, n), np.int16)
     ways = Ways(labels, pointer, pointer.copy(), np.zeros((length, n)), np.zeros((length, n)))
     step = max(2, BLOCK // (8 * n * n))
     starts = range(0, length, step)
     for lo in starts:
-        here, between = _scores(layout, theta, sequence, lo, min(length, lo + step))
+        here, between = _scores(model, sequence, lo, min(length, lo + step))
         for t in range(lo, min(length, lo + step)):
             if t == 0:
                 ways.to[0] = here[0]
@@ -146,7 +151,7 @@ def best_ways(layout: Layout, theta: np.ndarray, sequence: Dataset, labels: np.n
             score = total.max(axis=0) + here[t - lo]
             ways.to[t] = score - score.max()  # only differences count, and sums stay small
     for lo in reversed(starts):
-        here, between = _scores(layout, theta, sequence, lo, min(length, lo + step))
+        here, between = _scores(model, sequence, lo, min(length, lo + step))
         for t in range(min(length, lo + step) - 1, max(lo, 1) - 1, -1):
             total = between[t - lo] + (here[t - lo] + ways.on[t])
             best = total.max(axis=1)
@@ -155,16 +160,24 @@ def best_ways(layout: Layout, theta: np.ndarray, sequence: Dataset, labels: np.n
     return ways
 
 
-def _scores(layout: Layout, theta: np.ndarray, sequence: Dataset, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
+def _scores(model: Labeller, sequence: Dataset, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
     """Scores of positions lo to hi [., Y] and of the pairs that end there [., Y, Y]."""
-    first = max(0, lo - 1)  # a pair needs the position before
-    part = make_dataset(sequence.observations[first:hi], None, np.array([0, hi - first]))
-    here, between = decode.score_arrays(part, layout, theta)
-    return here[lo - first :], between[lo - first :]
+    # A pair needs the position before; what is said of a last position, or of the next one, the one behind.
+    first, last = max(0, lo - 1), min(len(sequence.labels), hi + 1)
+    part = make_dataset(sequence.observations[first:last], None, np.array([0, last - first]))
+    here, between = model.scores(part)
+    return here[lo - first : hi - first], between[lo - first : hi - first]
+
+
+def with_normalisers(shares: list[Share], rest: float) -> list[Share]:
+    """With what the labels are divided by among the shares, where that differs."""
+    if abs(rest) < 1e-12:
+        return shares
+    return sorted([*shares, Share(None, 1, rest)], key=_largest_first)
 
 
 def differing(
-    slots: "Slots", theta: np.ndarray, observations: np.ndarray, labels: np.ndarray, begin: int, other: np.ndarray
+    model: Labeller, observations: np.ndarray, labels: np.ndarray, begin: int, other: np.ndarray
 ) -> list[Share]:
     """What each weight adds to the score of the first labelling minus that of the other, the largest first."""
     low, high = max(0, begin - 1), min(len(labels), begin + len(other) + 1)  # a pair has a position more
@@ -173,44 +186,29 @@ def differing(
     theirs[begin - low : begin - low + len(other)] = other
     changed = mine != theirs
     touched = np.flatnonzero(changed | np.append(False, changed[:-1]))  # the label here or the one before is another
-    found = occurrences(slots, observations[low:high], mine, touched)
-    found.subtract(occurrences(slots, observations[low:high], theirs, touched))
-    shares = [Share(slot, n, n * float(theta[slot])) for slot, n in found.items() if n]
-    return sorted(shares, key=lambda share: (-abs(share.value), share.slot))
+    values: dict[Contribution, float] = {}
+    found = occurrences(model, observations[low:high], mine, touched, values)
+    found.subtract(occurrences(model, observations[low:high], theirs, touched, values))
+    shares = [Share(weight, n, n * values[weight]) for weight, n in found.items() if n]
+    return sorted(shares, key=_largest_first)
 
 
-def occurrences(slots: "Slots", observations: np.ndarray, labels: np.ndarray, positions: np.ndarray) -> Counter:
-    """How often each weight counts in the score of a labelling at these positions: {slot: times}."""
+def _largest_first(share: Share) -> tuple:
+    kind = -1 if share.weight is None else FAMILIES.index(share.weight.kind)
+    return -abs(share.value), kind, *(share.weight or ())[1:]
+
+
+def occurrences(
+    model: Labeller, observations: np.ndarray, labels: np.ndarray, positions: np.ndarray,
+    values: dict[Contribution, float],
+) -> Counter:  # fmt: skip
+    """How often each weight counts in the score of a labelling at these positions; `values` gets what it is worth."""
     found: Counter = Counter()
     for t in positions.tolist():
-        here, before = int(labels[t]), int(labels[t - 1])
-        for x in observations[t].tolist():
-            if x < 0:
-                continue
-            pair = ("start", here) if t == 0 else ("bigram", before * slots.layout.n_labels + here)
-            for family, code in (("unigram", here), pair):
-                slot = slots.of(family, x, code)
-                if slot >= 0:
-                    found[slot] += 1
+        for weight, value in model.contributions(observations[t], int(labels[t - 1]) if t else -1, int(labels[t])):
+            found[weight] += 1
+            values[weight] = value
     return found
-
-
-class Slots:
-    """Where weights are, each looked up once."""
-
-    def __init__(self, layout: Layout):
-        self.layout = layout
-        self._known: dict[tuple[str, int, int], int] = {}
-
-    def of(self, family: str, x: int, code: int) -> int:
-        """The slot of this code in the run of observation x, -1 if it has none; codes are sorted in a run."""
-        key = family, x, code
-        if key not in self._known:
-            codes = self.layout.run_codes(family, x)
-            at = int(np.searchsorted(codes, code))
-            there = at < len(codes) and codes[at] == code
-            self._known[key] = int(self.layout.family(family)[0][x]) + at if there else -1
-        return self._known[key]
 
 
 # In words -------------------------------------------------------------------------------------------
@@ -220,26 +218,39 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
     """The weights of largest size, all or of one label, in words."""
     if label is not None and label not in model.labels:
         raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
-    here = model.layout.slots()[3]
-    mine = np.flatnonzero(here == model.labels.index(label)) if label is not None else np.arange(len(here))
-    return weights_in_words(model, mine[np.argsort(-np.abs(model.theta[mine]), kind="stable")][:count])
+    model.require("weights")
+    slots, values = model.shown()
+    if label is not None:
+        mine = np.flatnonzero(model.layout.slots(slots)[3] == model.labels.index(label))
+        slots, values = slots[mine], values[mine]
+    order = np.argsort(-np.abs(values), kind="stable")[:count]
+    slots, values = slots[order], values[order]
+    back = np.argsort(slots, kind="stable")
+    columns = [column[np.argsort(back)].tolist() for column in model.layout.slots(slots[back])]
+    return [
+        weight_in_words(model, Contribution(FAMILIES[kind], *where), value)
+        for value, kind, *where in zip(values.tolist(), *columns, strict=True)
+    ]
 
 
-def weights_in_words(model: Labeller, slots: np.ndarray) -> list[dict]:
-    """Each weight with its family, observation, labels, value and a text for people, in the order given."""
-    slots = np.asarray(slots, np.int64)
-    order = np.argsort(slots, kind="stable")
-    rows: list[dict] = [{}] * len(slots)
-    columns = (column.tolist() for column in model.layout.slots(slots[order]))
-    for i, family, observation, previous, label in zip(order.tolist(), *columns, strict=True):
-        before = model.labels[previous] if previous >= 0 else None
-        lead = f"{before} → " if before is not None else f"{START} → " if FAMILIES[family] == "start" else ""
-        rows[i] = {
-            "family": FAMILIES[family], "observation": model.observations[observation], "previous": before,
-            "label": model.labels[label], "weight": float(model.theta[slots[i]]),
-            "text": f"{lead}{model.labels[label]}  when {model.observations[observation]}",
-        }  # fmt: skip
-    return rows
+def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:
+    """A weight with its family, observation, labels, value and a text for people."""
+    kind, observation, previous, label = weight
+    before = model.labels[previous] if previous >= 0 else None
+    lead = f"{before} → " if before is not None else f"{START} → " if kind == "start" else ""
+    text = model.text_of(observation)
+    return {
+        "family": kind, "observation": text, "previous": before, "label": model.labels[label], "weight": value,
+        "text": f"{lead}{model.labels[label]}  when {text}",
+    }  # fmt: skip
+
+
+def in_words(model: Labeller, share: Share) -> dict:
+    """The weight of a share, or what labels are divided by."""
+    if share.weight is None:
+        return {"family": "normaliser", "observation": None, "previous": None, "label": None, "weight": share.value,
+                "text": "given their labels before, the others are more or less likely together"}  # fmt: skip
+    return weight_in_words(model, share.weight, share.value / share.times)
 
 
 def as_object(model: Labeller, tokens: list[str], found: Explanation, top: int = TOP) -> dict:
@@ -255,7 +266,7 @@ def as_object(model: Labeller, tokens: list[str], found: Explanation, top: int =
 
 def _token(model: Labeller, token: str, reason: Reason, top: int) -> dict:
     listed, rest = reason.shares[:top], reason.shares[top:]
-    words = weights_in_words(model, np.array([share.slot for share in listed], np.int64))
+    words = [in_words(model, share) for share in listed]
     told = {"token": token, "label": model.labels[reason.label], "probability": reason.probability, "runner_up": None}
     if reason.runner_up < 0:
         return told

@@ -93,7 +93,7 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     manifest, clusters = store.read_manifest(root), store.read_clusters(root)
     profile = public_profile(store.read_profile(root))
     return Inputs(
-        metrics, trace, predictions, bins, model.table(), metadata, manifest, profile, clusters, params.as_dict(),
+        metrics, trace, predictions, bins, model.shown_table(), metadata, manifest, profile, clusters, params.as_dict(),
         error, info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
     )  # fmt: skip
 

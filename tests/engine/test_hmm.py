@@ -89,7 +89,8 @@ def tables_of(model, symbols):
 
 def test_the_worked_example_has_its_printed_digits():
     example, sequence = oracle.worked_example()
-    model = hmm.make_labeller(tables_of(example, "abc"), ["U:a", "U:b", "U:c"], ["1", "2", "3"], ["U:%x[0,0]"], {})
+    observations, states = ["U:a", "U:b", "U:c"], ["1", "2", "3"]
+    model = hmm.make_labeller(tables_of(example, "abc"), observations, [0, 0, 0], states, ["U:%x[0,0]"], {})
     known = {text: i for i, text in enumerate(model.observations)}
     ids = np.array([[known[f"U:{symbol}"]] for (symbol,) in sequence])
     data = make_dataset(ids, None, np.array([0, 4]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import chain, restricted
-from small_models import LETTERS, model_of, observations_of, weights_of
+from small_models import LETTERS, hmm_of, memm_of, model_of, observations_of, weights_of
 
 from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.decoding import decode
@@ -86,19 +86,55 @@ def test_each_share_is_a_weight_by_how_much_more_often_it_counts(word, which):
     for reason in found.reasons:
         mine, other = (chain.features(rows, list(map(int, labels))) for labels in (found.labels, whole(found, reason)))
         expected = {key: mine.count(key) - other.count(key) for key in {*mine, *other} if key in keys}
-        assert {keys[s.slot]: s.times for s in reason.shares} == {k: n for k, n in expected.items() if n}
-        assert all(s.value == s.times * model.theta[s.slot] for s in reason.shares)
+        told = {key_of(s.weight): s for s in reason.shares}
+        assert {key: s.times for key, s in told.items()} == {k: n for k, n in expected.items() if n}
+        assert all(s.value == s.times * model.theta[keys.index(key)] for key, s in told.items())
+
+
+def key_of(weight):
+    name = {"unigram": "mu", "start": "start", "bigram": "lam"}[weight.kind]
+    return (name, weight.observation, *((weight.previous,) if name == "lam" else ()), weight.label)
+
+
+@pytest.mark.parametrize("make", [memm_of, hmm_of])
+def test_the_shares_of_any_family_add_up_to_the_difference(make):
+    """Of log-probabilities, whatever the family: what a local model divides by is a share of its own."""
+    model = make(seed=5)
+    for word in ("a", "abé", "éb/a?b", "??"):
+        data = dataset_of(model, word)
+        (found,) = explain.explain(model, data)
+        np.testing.assert_array_equal(found.labels, model.best(data))
+        for reason in found.reasons:
+            pair = np.array([found.labels, whole(found, reason)], np.int32)
+            best, other = (model.log_probability(data, labels)[0] for labels in pair)
+            assert reason.difference == pytest.approx(best - other, abs=1e-9)
+            assert sum(s.value for s in reason.shares) == pytest.approx(reason.difference, abs=1e-9)
+            told = explain.as_text(explain.as_object(model, list(word), found))
+            assert word[0] in told
+
+
+def test_a_long_sequence_is_explained_in_pieces_as_in_one(monkeypatch):
+    for make in (model_of, memm_of, hmm_of):
+        model = make(seed=6)
+        data = dataset_of(model, "abé/ba" * 5)
+        whole_one = list(explain.explain(model, data))[0]
+        monkeypatch.setattr(explain, "BLOCK", 8 * 9 * 4)
+        pieces = list(explain.explain(model, data))[0]
+        monkeypatch.undo()
+        for a, b in zip(whole_one.reasons, pieces.reasons, strict=True):
+            assert a.other.tolist() == b.other.tolist()
+            assert a.difference == pytest.approx(b.difference, abs=1e-9)
 
 
 def test_sequences_do_not_look_at_each_other_and_long_ones_go_in_parts(monkeypatch):
     model = MODELS[0]
     together = list(explain.explain(model, dataset_of(model, "abé", "b/a")))
     monkeypatch.setattr(explain, "BLOCK", 1)  # two positions at a time
-    alone = [explain.explain_one(model.layout, model.theta, dataset_of(model, word)) for word in ("abé", "b/a")]
+    alone = [explain.explain_one(model, dataset_of(model, word)) for word in ("abé", "b/a")]
     for one, other in zip(together, alone, strict=True):
         assert explain.as_object(model, list("abc"), one) == explain.as_object(model, list("abc"), other)
     both = dataset_of(model, "abé", "b/a")
-    assert explain.explain_one(model.layout, model.theta, select(both, np.array([1]))).labels.tolist() == (
+    assert explain.explain_one(model, select(both, np.array([1]))).labels.tolist() == (
         together[1].labels.tolist()
     )
 
@@ -163,7 +199,7 @@ def test_a_long_sequence_takes_memory_that_grows_with_it():
     data = dataset_of(model, "abé/" * 4)
     data = make_dataset(np.tile(data.observations[4:8], (len(word) // 4, 1)), None, np.array([0, len(word)]))
     tracemalloc.start()
-    ways = explain.best_ways(model.layout, model.theta, data, decode.viterbi(data, model.layout, model.theta))
+    ways = explain.best_ways(model, data, decode.viterbi(data, model.layout, model.theta))
     assert tracemalloc.get_traced_memory()[1] < 1000 * len(word)
     tracemalloc.stop()
     begin, other, cut = ways.through(30_000, 1 - min(1, ways.labels[30_000]))
