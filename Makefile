@@ -103,7 +103,7 @@ endef
 help:
 	@echo "make run        train, evaluate and report once, with the parameters in params.yaml"
 	@echo "make test       run the tests on all cores   (make test ARGS='-k viterbi -x')"
-	@echo "make test-all   the same and those that take minutes each"
+	@echo "make test-all   the same at length: all random examples, and what takes minutes"
 	@echo "make lint       check the style of the code"
 	@echo "make bench      our times and the peers'    (make bench ARGS='conll2000 --quick')"
 	@echo "make dashboard  start the dashboard"
@@ -127,7 +127,7 @@ dashboard: setup
 	@$(BIN)/espalier dashboard $(ARGS)
 
 test: setup-test
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not long' $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not long' --examples 50 $(ARGS)
 
 test-all: setup-test
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

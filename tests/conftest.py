@@ -28,8 +28,27 @@ def pytest_xdist_auto_num_workers():
     return min(CORES, MOST_WORKERS)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--examples", type=int, metavar="N", help="at most N random examples of each property; without it, all"
+    )
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1; must be quick uncompiled")
+
+
+def pytest_collection_modifyitems(config, items):
+    """`--examples`: the same properties with the first of their examples."""
+    most = config.getoption("--examples")
+    for item in items if most else ():
+        wanted = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
+        if wanted is not None and wanted.max_examples > most:
+            from hypothesis import settings
+
+            getattr(item.obj, "__func__", item.obj)._hypothesis_internal_use_settings = settings(
+                wanted, max_examples=most
+            )
 
 
 # ---- projects for the tests of stages and the command line
