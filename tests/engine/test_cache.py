@@ -113,13 +113,13 @@ def test_what_we_set_holds_where_numba_was_imported_before_us():
     assert done.returncode == 0, done.stderr
 
 
+# Kernels that compile in seconds and call others.
 SOLVE = """
 import numpy as np
-from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.data.dataset import make_dataset
-from espalier.engine.weights.layout import dense_layout
-layout = dense_layout(2, [3])
-print(ChainObjective(make_dataset([[0], [0]], [0, 1], [0, 2]), layout).value(np.zeros(layout.size)).hex())
+from espalier.engine.data.bags import bags_of_matrix
+from espalier.engine.families.logistic import LogisticObjective
+objective = LogisticObjective(bags_of_matrix(np.eye(2)), np.array([0, 1]), 2)
+print(objective.value(np.zeros(objective.size)).hex())
 """
 
 

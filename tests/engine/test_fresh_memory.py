@@ -13,7 +13,7 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import fresh_memory
 
 HERE = Path(__file__).resolve().parent
-COMPILED = ("solver sbcd",)  # keeps more memory between calls than the others; each case costs its compilation
+COMPILED = ("lattices",)  # each case costs its compilation, and this one least of those with much memory of their own
 
 
 def results(*cases, **environment):
@@ -33,7 +33,7 @@ def with_zeros():
     return found
 
 
-@pytest.mark.parametrize("kind", ["nan", "huge"])
+@pytest.mark.parametrize("kind", ["mixed", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("nan", "huge"))])
 def test_uncompiled_kernels_read_nothing_that_was_not_written(with_zeros, kind):
     """Every objective, solver, decoder and family, to the last bit."""
     found = results(NUMBA_DISABLE_JIT="1", ESPALIER_FILL_MEMORY=kind)
@@ -50,13 +50,13 @@ def check_compiled(cases):
         np.testing.assert_array_equal(numbers, plain[name], err_msg=name)
 
 
-@pytest.mark.timeout(1800)  # a minute of compiling, which a busy machine draws out
-def test_compiled_blockwise_descent_reads_nothing_that_was_not_written():
+@pytest.mark.timeout(1800)  # compiling, which a busy machine draws out
+def test_some_compiled_kernels_read_nothing_that_was_not_written():
     check_compiled(COMPILED)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_all_other_compiled_kernels_read_nothing_that_was_not_written(with_zeros):
     check_compiled(sorted(with_zeros.keys() - set(COMPILED)))
 
