@@ -600,9 +600,23 @@ def test_the_model_does_not_depend_on_threads(solver):
 # ---- random problems
 
 
+RANDOM = given(lattices(), st.sampled_from(["sparse", "auto", "dense"]))
+
+
+@settings(deadline=None, derandomize=True, max_examples=4)
+@RANDOM
+def test_a_few_random_problems_reach_the_optimum(lattice, sparse):
+    assert_optimum(lattice, sparse)
+
+
+@pytest.mark.long
 @settings(deadline=None, derandomize=True, max_examples=12)
-@given(lattices(), st.sampled_from(["sparse", "auto", "dense"]))
+@RANDOM
 def test_random_problems_reach_the_optimum(lattice, sparse):
+    assert_optimum(lattice, sparse)
+
+
+def assert_optimum(lattice, sparse):
     """From a random start, which also gives weights to observations that do not occur."""
     (problem, dataset, layout), theta0 = lattice
     enumerated = reference.enumerate_problem(

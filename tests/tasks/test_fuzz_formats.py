@@ -262,7 +262,7 @@ def test_a_few_damaged_files(parser):
     run(parser, 150)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("parser", PARSERS)
 def test_thousands_of_damaged_files(parser):
     """Over 20,000 cases in all."""
