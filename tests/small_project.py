@@ -99,7 +99,7 @@ class Background:
             if text in line:
                 return line.rstrip("\n")
 
-    def end(self, by: int = signal.SIGTERM, seconds: float = 120) -> int:
+    def end(self, by: int = signal.SIGTERM, seconds: float = 600) -> int:
         """Send a signal and wait; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(by)
@@ -108,7 +108,7 @@ class Background:
         finally:
             self.process.kill()
             self.process.wait()
-            self.reader.join(5)
+            self.reader.join(60)
             self.process.stdout.close()
 
     def __enter__(self) -> "Background":
@@ -144,7 +144,7 @@ def ask(project: Path, path: str, body: dict | None = None, **headers: str):
     headers = {"Content-Type": "application/json"} | authorisation(project) | headers
     request = urllib.request.Request(f"{server['api']}{path}", data, headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=30) as reply:
+    with opener.open(request, timeout=300) as reply:
         return json.loads(reply.read())
 
 

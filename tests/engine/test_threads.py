@@ -37,7 +37,7 @@ def test_no_more_pieces_run_at_once_than_the_budget(count):
         with lock:
             running += 1
             most = max(most, running)
-        full.wait(20)  # as many as the budget allows do run at the same time
+        full.wait(300)  # as many as the budget allows do run at the same time
         with lock:
             running -= 1
 
@@ -111,7 +111,7 @@ child = os.fork()
 if child == 0:
     found = dot(a, a)  # the pool of the parent is not there; waiting for it would last for ever
     os._exit(0 if found == expected else 3)
-end = time.monotonic() + 60
+end = time.monotonic() + 600
 while True:
     done, status = os.waitpid(child, os.WNOHANG)
     if done:
@@ -128,7 +128,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_gets_a_pool_of_its_own():
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", FORKED], env=env, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, "-c", FORKED], env=env, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
 
 

@@ -22,13 +22,13 @@ def run_on_a_disk_of(size: str, place, **more: str) -> subprocess.CompletedProce
         subprocess.run([*command, 'mount -t tmpfs none "$0"', str(place)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("nobody may mount a file system here")
-    return subprocess.run([*command, RUN, "sh", size, str(place)], capture_output=True, text=True, timeout=200,
+    return subprocess.run([*command, RUN, "sh", size, str(place)], capture_output=True, text=True, timeout=1000,
                           env=environment(PARAMS=PARAMS, PYTHON=sys.executable, **more))  # fmt: skip
 
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 class TestFullDisk:
     def test_prefect_cannot_make_its_database(self, tmp_path):
         done = run_on_a_disk_of("600k", tmp_path)

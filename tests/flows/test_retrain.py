@@ -43,7 +43,7 @@ def told(project):
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1800)
 class TestEmbedded:
     def test_every_step_is_a_task_that_completes(self, told):
         assert (told["good"]["state"], told["good"]["name"]) == ("COMPLETED", "Completed")
@@ -129,7 +129,7 @@ class TestEmbedded:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1800)
 def test_a_failing_run_leaves_earlier_artefacts_as_they_were(told, project):
     """`told` has run, failed, and run again: the same data give the same bytes, so nothing was harmed."""
     lock = (project / "dvc.lock").read_text(encoding="utf-8")
@@ -154,7 +154,7 @@ run_flow(Path("."), None, ["ingest.limit=40000", "weigh.clusters=0", "train.max_
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1800)
 def test_ctrl_c_at_a_terminal_ends_a_run_and_the_embedded_server(told, project, tmp_path):
     """A terminal sends the signal to the whole group: the server must live until the run has reported its end."""
     home = str(project / ".espalier" / "prefect")
@@ -164,7 +164,7 @@ def test_ctrl_c_at_a_terminal_ends_a_run_and_the_embedded_server(told, project, 
         assert family, "there is no embedded server"
         begin = time.monotonic()
         os.killpg(process.process.pid, signal.SIGINT)
-        code = process.process.wait(60)
+        code = process.process.wait(300)
     assert time.monotonic() - begin < 30, "it waited for a server that was gone"
     assert code == -signal.SIGINT and "KeyboardInterrupt" in process.output
     assert "Connect" not in process.output
@@ -522,12 +522,12 @@ with get_client(sync_client=True) as client:
 
 @pytest.mark.server
 @pytest.mark.slow
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1800)
 def test_a_run_whose_process_was_killed_is_not_left_running(tmp_path):
     """Its embedded server ends by itself; the next run of the project finds it, and ends well itself."""
     home, folder = str(tmp_path / "prefect"), write_project(tmp_path / "killed")
     with Background("-c", KILLED, "die", cwd=folder, PREFECT_HOME=home) as killed:
-        assert killed.process.wait(200) == -signal.SIGKILL, killed.output
+        assert killed.process.wait(400) == -signal.SIGKILL, killed.output
         eventually(lambda: not processes_of(home), 300)
     done = run_python("-c", KILLED, "live", cwd=folder, timeout=400, PREFECT_HOME=home)
     assert done.returncode == 0, done.stderr

@@ -354,12 +354,12 @@ def test_killed_at_any_time_it_goes_on_to_the_same_bytes(project, solver):
     for steps in (1, 4, 2):
         with background(project, solver) as process:
             for _ in range(steps):
-                process.wait_for("step", 60)
+                process.wait_for("step", 600)
             assert process.end(signal.SIGKILL) == -signal.SIGKILL
         assert not (project / store.CANDIDATE).exists()
     with background(project, solver) as process:
-        assert "going on after iteration" in process.wait_for("say", 60)
-        process.wait_for("done", 60)
+        assert "going on after iteration" in process.wait_for("say", 600)
+        process.wait_for("done", 600)
     assert [(project / path).read_bytes() for path in RESULT] == expected
     assert states(project) == []
 
@@ -369,11 +369,11 @@ def test_asked_to_end_it_saves_and_says_so(project):
     expected, params = result_of(project, params_of()), params_of()
     before = tree(project)
     with background(project) as process:
-        process.wait_for("step", 60)
-        process.wait_for("step", 60)
+        process.wait_for("step", 600)
+        process.wait_for("step", 600)
         process.process.send_signal(signal.SIGTERM)
-        words = process.wait_for("training was interrupted after iteration", 60)
-        assert process.process.wait(60) == 143
+        words = process.wait_for("training was interrupted after iteration", 600)
+        assert process.process.wait(600) == 143
     assert "the same command goes on from there" in words
     assert {name: data for name, data in tree(project).items() if FOLDER not in name} == before
     progress = Interrupting()

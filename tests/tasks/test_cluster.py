@@ -427,7 +427,7 @@ def test_a_worker_killed_in_the_middle_of_an_answer_changes_nothing(project, sha
         (words,) = said
         assert re.fullmatch(r"worker tcp://\S+ is lost; tcp://\S+ reads blocks \(3, 6\) again", words)
         # The cluster starts another worker, and the part moves there, so that the work is spread again.
-        eventually(lambda: bytes_at(objective, data.thetas[2]) == expected[2] and len(set(pool.place)) == 2, 60)
+        eventually(lambda: bytes_at(objective, data.thetas[2]) == expected[2] and len(set(pool.place)) == 2, 600)
 
 
 @needs_dask
@@ -527,7 +527,7 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_o
     path = os.pathsep.join(p for p in sys.path if p)
     with Background("-c", DRIVER.format(block=BLOCK), cwd=project, PYTHONPATH=path) as process:
         for _ in range(3):
-            process.wait_for("step", 120)
+            process.wait_for("step", 600)
         family = psutil.Process(process.process.pid).children(recursive=True)
         assert len(family) >= 2
         process.end(signal.SIGKILL)
@@ -551,8 +551,8 @@ def scheduler(tmp_path, workers=2, path=None):
     arguments = ("-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
                  "--scheduler-file", str(file))  # fmt: skip
     with Background(*arguments, **common) as process:
-        eventually(file.exists, 60)
-        address = eventually(lambda: re.search(r"tcp://[\d.:]+", file.read_text()), 10)[0]
+        eventually(file.exists, 600)
+        address = eventually(lambda: re.search(r"tcp://[\d.:]+", file.read_text()), 600)[0]
         started = [
             Background("-m", "distributed.cli.dask_worker", address, "--nworkers", "1", "--nthreads", "1",
                        "--no-dashboard", "--no-nanny", "--host", "127.0.0.1", **common)
@@ -570,7 +570,7 @@ def standing(tmp_path_factory):
     """The address of a scheduler with two workers, shared by the tests that leave them as they were."""
     with scheduler(tmp_path_factory.mktemp("scheduler")) as (address, _, started):
         for one in started:
-            one.wait_for("Registered to", 120)
+            one.wait_for("Registered to", 600)
         yield address
 
 

@@ -138,7 +138,7 @@ def talker():
 @pytest.mark.parametrize(
     ("first", "more"), [(b"HTTP/1.1 20", b"0"), (b"HTTP/1.1 200 OK\r\nX: ", b"x"), (b"HTTP/1.1 200 OK\r\n", b"")]
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_a_server_that_answers_in_drops_is_not_waited_for(talker, first, more):
     """Each byte comes well within the time limit; the answer never ends."""
     talker.first, talker.more = first, more
@@ -162,17 +162,17 @@ def test_a_redirect_is_not_followed(server, talker):
 @pytest.mark.parametrize(
     ("command", "seconds", "warnings"),
     [
-        ("sleep 300 & echo $! > {}; wait", 0.7, ["notify.command did not end within 0.7 s and was ended"]),
+        ("sleep 300 & echo $! > {}; wait", 2.5, ["notify.command did not end within 2.5 s and was ended"]),
         ("(sleep 300 & echo $! > {}); exit 0", 30, []),
         ("(sleep 300 & echo $! > {}); echo sorry >&2; exit 5", 30, ["notify.command ended with code 5: sorry"]),
     ],
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_what_a_command_has_started_ends_with_it(tmp_path, command, seconds, warnings):
     """Also a child that holds the pipes open, and whose parent is gone."""
     assert tell(EVENT, Notify(command=command.format(tmp_path / "pid"), timeout=seconds)) == warnings
     child = int((tmp_path / "pid").read_text())
-    gone, alive = psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=20)
+    gone, alive = psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=60)
     assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -67,7 +67,7 @@ model.save(path)
 def observations_of_wapiti(patterns, sentences, path):
     """The texts that a model saved by Wapiti lists after its labels, as bytes."""
     text = json.dumps([patterns, sentences, str(path)])
-    done = subprocess.run([sys.executable, "-c", READ], input=text, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", READ], input=text, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     data = path.read_bytes()
     head = list(re.finditer(rb"#qrk#(\d+)\n", data))[-1]
