@@ -15,6 +15,7 @@ import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import FAMILIES
+from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
 
 MOST_BYTES = 1 << 20  # of a parameter file
@@ -159,9 +160,7 @@ class Weigh:
     seed: int = option(0, "of the random starts", "int", least=0)
 
 
-# auto and the names in engine.optimise.solvers.SOLVERS, which a test compares; importing it here would load the
-# compiler for a --help.
-SOLVERS = ("auto", "lbfgs", "owlqn", "pqn", "hybrid", "sbcd", "cd", "cg-fr", "cg-pr", "iis", "sgd")
+SOLVERS = (solver_table.AUTO, *solver_table.SOLVERS)
 
 
 @dataclass

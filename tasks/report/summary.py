@@ -7,6 +7,7 @@ from typing import Any
 from espalier.engine.families import FAMILIES
 from espalier.engine.labels.measures import EDIT_ERROR
 from espalier.engine.optimise.monitor import STOP_REASONS
+from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.tasks.judging import headline
 from espalier.tasks.pages import charts
 from espalier.tasks.pages.page import (
@@ -30,14 +31,6 @@ from espalier.tasks.pages.page import (
 from espalier.tasks.report.second_looks import newness
 from espalier.tasks.report.words import Metrics, Nouns
 
-SOLVERS = {
-    "lbfgs": "L-BFGS", "owlqn": "OWL-QN", "pqn": "proximal quasi-Newton",
-    "hybrid": "stochastic gradient, then limited-memory quasi-Newton", "sbcd": "blockwise coordinate descent (SBCD)",
-    "cd": "coordinate descent (CD)", "cg-fr": "conjugate gradient (Fletcher-Reeves)",
-    "cg-pr": "conjugate gradient (Polak-Ribière+)", "iis": "improved iterative scaling (IIS)",
-    "sgd": "stochastic gradient (SGD)",
-}  # fmt: skip
-
 
 def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
     """What was trained, what became of it, on what, and how it ended."""
@@ -58,7 +51,7 @@ def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Estimated from", "relative counts"
         yield "Added to each", f"{meta['smoothing']:g}"
         return
-    yield "Solver", SOLVERS.get(meta.get("solver"), meta.get("solver") or MISSING)
+    yield "Solver", SOLVERS[meta["solver"]].title if meta.get("solver") in SOLVERS else meta.get("solver") or MISSING
     yield "Penalty", penalty_words(meta.get("penalty") or {})
 
 

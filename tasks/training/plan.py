@@ -17,8 +17,7 @@ from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.memm import MemmObjective
 from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.optimise.solvers import fitting
-from espalier.engine.optimise.solvers.pqn import pairs_kept
+from espalier.engine.optimise.solver_table import SOLVERS, fitting
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout
 from espalier.engine.weights.seen_counts import SeenCounts
@@ -29,12 +28,6 @@ from espalier.tasks.training import trainer_of
 from espalier.tasks.training.job import Job, Options
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
-# Vectors of the length of theta that a solver keeps at its peak, pairs of steps and slopes and work; of pqn without its
-# pairs, whose number depends on the size.
-VECTORS = {
-    "lbfgs": 26, "owlqn": 26, "pqn": 12, "hybrid": 12, "sbcd": 34, "cd": 8, "cg-fr": 14, "cg-pr": 14, "iis": 12,
-    "sgd": 10,
-}  # fmt: skip
 PROCESS = 300 << 20  # bytes of an interpreter with its packages and compiled kernels
 
 
@@ -68,16 +61,11 @@ def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, optio
     return sum(counts.counts.values()), counts.exact
 
 
-def vectors_of(solver: str, weights: int) -> int:
-    """Vectors of the length of theta that a solver keeps at its peak."""
-    return VECTORS[solver] + (2 * pairs_kept(weights) if solver in ("pqn", "hybrid") else 0)
-
-
 def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjective, weights: int, options: Options):
     """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
     part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
     n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
-    composites, vectors = objective.composites, vectors_of(fitting(options.solver), weights)
+    composites = objective.composites
     rows, groups = len(composites.ptr) - 1, composites.ids.shape[1]
     grown = min(tokens / max(1, part), 4.0)  # distinct sets and combinations: more with more data, but ever more slowly
     # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
@@ -93,7 +81,8 @@ def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjectiv
         "vocabulary": 2 * texts + observations * (60 + 24),
         "posteriors": int(posteriors),
         "factors": int(grown * (n_sets * width**2 * 8 * 2 + rows * width * 8)),
-        "weights": weights * (8 * vectors + (4 if options.pairs == "seen" else 0)),
+        "weights": SOLVERS[fitting(options.solver)].bytes_taken(weights)
+        + weights * (4 if options.pairs == "seen" else 0),
     }
 
 

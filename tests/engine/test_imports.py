@@ -139,6 +139,12 @@ def test_the_list_of_solvers_loads_none_of_them():
     assert json.loads(run_python(code)) == [[], True, False]
 
 
+def test_the_table_of_solvers_is_light():
+    code = "import json, sys\nfrom espalier.engine.optimise.solver_table import SOLVERS\n"
+    loaded = json.loads(run_python(code + "print(json.dumps([len(SOLVERS), *sys.modules]))"))
+    assert loaded[0] > 5 and not {"numpy", "numba"} & set(loaded[1:])
+
+
 COUNT_COMPILATIONS = """
 import json, sys
 from numba.core import event

@@ -1,13 +1,8 @@
 """Solvers: each minimises loss + penalty over theta and returns the same record.
 
-A solver knows neither templates nor files. What it needs of an objective and whether it accepts an L1 term is in the
-table, and is compared at the door with what the objective offers (`engine.optimise.objective`) and with the penalty.
+A solver knows neither templates nor files. `engine.optimise.solver_table` says what it needs and whether it accepts an
+L1 term; that is compared at the door with what the objective offers (`engine.optimise.objective`) and the penalty.
 """
-
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
 
 import numpy as np
 
@@ -16,80 +11,7 @@ from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.objective import CAPABILITIES, Objective
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_state import Keeper
-
-
-@dataclass(frozen=True)
-class Solver:
-    """Where a solver is, whether it accepts an L1 term, and whether its objective never rises.
-
-    `where` is module:function, or the one name of both. `needs` names capabilities of an objective
-    (`engine.optimise.objective.CAPABILITIES`), of which one is enough. `exact` ones reach the optimum to any
-    tolerance; the others come near it. `least` iterations are looked back on before it counts as converged:
-    quasi-Newton methods begin slowly from a start that is nearly there, until they know the curvature; a sweep over
-    all weights or sequences needs none of that.
-    """
-
-    where: str
-    accepts_l1: bool
-    monotone: bool
-    help: str
-    needs: tuple[str, ...] = ("gradient",)
-    exact: bool = True
-    least: int = 30
-
-    def fits(self, offers: frozenset[str], l1: bool = False) -> bool:
-        """Whether it can minimise an objective that offers this, with an L1 term or without."""
-        return not offers.isdisjoint(self.needs) and (self.accepts_l1 or not l1)
-
-    @property
-    def run(self) -> Callable:
-        """The function; its module is loaded when first asked for, so that a fit loads no solver but its own."""
-        module, _, name = self.where.partition(":")
-        return getattr(import_module(f"espalier.engine.optimise.solvers.{module}"), name or module)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Settings of its own, which `minimise` takes by keyword: the keyword-only arguments of `run`."""
-        parameters = inspect.signature(self.run).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
-
-
-SOLVERS = {
-    "lbfgs": Solver("lbfgs", False, True, "limited-memory BFGS; smooth penalties only"),
-    "owlqn": Solver("owlqn", True, True, "orthant-wise limited-memory quasi-Newton"),
-    "pqn": Solver("pqn", True, True, "proximal limited-memory quasi-Newton; fewest gradients with an L1 term"),
-    "hybrid": Solver("hybrid", True, True, "an epoch of sgd, then lbfgs, or pqn with an L1 term"),
-    "sbcd": Solver(
-        "sbcd", True, True, "sparse blockwise coordinate descent, one observation at a time", ("blocks", "sequences"),
-        least=5,
-    ),
-    "cd": Solver(
-        "cd", True, True, "cyclic coordinate descent, one weight at a time; small problems", ("positions",), least=5
-    ),
-    "cg-fr": Solver(
-        "conjugate_gradient:cg_fr", False, True, "conjugate gradient, Fletcher-Reeves; smooth penalties only"
-    ),
-    "cg-pr": Solver(
-        "conjugate_gradient:cg_pr", False, True, "conjugate gradient, Polak-Ribiere+; smooth penalties only"
-    ),
-    "iis": Solver("iis", False, True, "improved iterative scaling, slow; smooth penalties only", ("sequences",)),
-    "sgd": Solver(
-        "sgd", True, False, "stochastic gradient over sequences; comes near the optimum", ("sequences",), exact=False,
-        least=5,
-    ),
-}  # fmt: skip
-
-NEWTON = Solver("newton", False, True, "Newton-Raphson, dense Hessian; not for chains", ("hessian",))  # not in the list
-AUTO = "auto"  # the solver that suits the penalty
-
-
-def fitting(solver: str, along_path: bool = False) -> str:
-    """The name of a solver; `auto` is `hybrid`, which is near the optimum first, and `pqn` along a path of rho1.
-
-    The points of a path begin where the one before ended, so that they need no other start. Both take data in
-    any number of blocks, so the choice is the same wherever these lie.
-    """
-    return solver if solver != AUTO else "pqn" if along_path else "hybrid"
+from espalier.engine.optimise.solver_table import AUTO, NEWTON, SOLVERS, Solver, fitting, fitting_names
 
 
 def minimise(
@@ -146,11 +68,6 @@ def _begin(objective, theta0, max_iterations, tolerance, period, on_iteration) -
         raise EspalierError(f"theta0[{int(np.argmin(np.isfinite(theta)))}] is not finite: check the starting model")
     scale = float(np.max(objective.observed, initial=1.0)) if "counts" in objective.offers else 1.0
     return theta, Monitor(max_iterations, tolerance, period, scale, on_iteration=on_iteration)
-
-
-def fitting_names(offers: frozenset[str], l1: bool = False) -> str:
-    """The solvers of the table for an objective that offers this, with an L1 term or without, as in a sentence."""
-    return ", ".join(name for name, solver in SOLVERS.items() if solver.fits(offers, l1))
 
 
 def check_at_the_door(name: str, solver: Solver, objective: Objective, penalty: ElasticNet) -> None:

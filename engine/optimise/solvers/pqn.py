@@ -23,6 +23,7 @@ from espalier.engine.runtime.vectors import dot
 
 FEWEST_PAIRS, MOST_PAIRS = 20, 40  # of steps and slopes that are kept
 MEMORY = 1 << 26  # numbers of all pairs together, 512 MiB, beyond which only the fewest are kept
+WORK = 12  # vectors beside those of pairs
 SWEEPS, PRECISION = 20, 1e-3  # of the coordinate descent: it ends when a sweep moves this share of the first
 DECREASE, TRIALS = 1e-4, 30  # Armijo's constant; halvings before a search is given up
 TILE, PIECE = 64, 2048  # weights whose pairs are worked on together; that one thread takes at a time
@@ -62,6 +63,11 @@ def pqn(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
 def pairs_kept(size: int) -> int:
     """How many pairs tell the curvature: more of them save gradients, where memory allows."""
     return min(MOST_PAIRS, max(FEWEST_PAIRS, MEMORY // (2 * max(1, size))))
+
+
+def vectors_kept(size: int) -> int:
+    """Vectors of the length of theta at the peak: those pairs, and as many as the work takes."""
+    return WORK + 2 * pairs_kept(size)
 
 
 def _restricted(pairs: list, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
