@@ -12,6 +12,7 @@ from espalier.engine.chain.pair_sets import Inverse, check_observations, check_t
 from espalier.engine.chain.posteriors import all_log_partitions, by_logarithms, posteriors
 from espalier.engine.chain.scatter_gradient import (
     CHUNKS,
+    LARGEST,
     Plan,
     add_unigrams,
     fits,
@@ -30,6 +31,16 @@ from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import dot
 from espalier.engine.weights.layout import FAMILIES, Layout
+
+MOST_GROWTH = 4.0  # of distinct sets and combinations: more with more data, but ever more slowly
+
+
+class Extent(NamedTuple):
+    """How large data and theta will be, for which an objective over a sample of them is asked what it would take."""
+
+    tokens: int
+    columns: int
+    weights: int
 
 
 class ChainObjective:
@@ -128,6 +139,33 @@ class ChainObjective:
     def sample(self, share: float = 1.0) -> "Sample | None":
         """Sequences to begin with: all of these, which are `share` of the data; None where it has terms or nothing."""
         return Sample(self, share) if len(self.dataset.weights) and not self.terms else None
+
+    def bytes_taken(self, extent: Extent) -> dict[str, int]:
+        """What an objective over so much data would take at its peak, if they are like these."""
+        grown = min(extent.tokens / max(1, len(self.dataset.labels)), MOST_GROWTH)
+        return {
+            "features": extent.tokens * self._bytes_of_position(extent.columns),
+            "posteriors": int(self._scratch_bytes(extent, grown)),
+            "factors": int(grown * self._factor_bytes()),
+        }
+
+    def _bytes_of_position(self, columns: int) -> int:
+        """Ids, labels, sets, schedule and combinations; then what only making them takes."""
+        groups = self.composites.ids.shape[1]
+        return 4 * columns + 8 + 4 + 12 + 4 * groups + max(4 * columns + 24, 56)
+
+    def _factor_bytes(self) -> int:
+        """Matrices of the sets, as they are and transposed, and the summed scores of combinations."""
+        width, rows = padded(self.layout.n_labels), len(self.composites.ptr) - 1
+        return (len(self.sets.ptr) - 1) * width**2 * 8 * 2 + rows * width * 8
+
+    def _scratch_bytes(self, extent: Extent, grown: float) -> float:
+        """The room that `_scatter` takes where theta fits the cache, else that of `_gather` and of its index."""
+        width, rows = padded(self.layout.n_labels), len(self.composites.ptr) - 1
+        sums = int(self.slots.sum_ptr[-1]) * grown
+        if extent.weights + sums <= LARGEST:
+            return CHUNKS * 8 * (extent.weights + sums + rows * grown * width)
+        return extent.tokens * (3 * width * 8 + 8 * extent.columns)
 
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)

@@ -211,6 +211,20 @@ class Part:
         return value
 
 
+def part_bytes(weights: int, nodes: int, blocks: int, block_weights: int) -> int:
+    """What the vectors of a part take: of its `weights` one for each node and for each level of the tree between.
+
+    Each block has its own counts, theta and gradient over `block_weights` together; of several, one theta serves all.
+    """
+    levels = max(1, blocks).bit_length()
+    return 8 * (weights * (nodes + levels) + block_weights * (2 if blocks > 1 else 3))
+
+
+def moved_bytes(weights: int, nodes: int) -> tuple[int, int]:
+    """What an iteration moves to a part in another process, its theta, and from it, the vectors of its nodes."""
+    return 8 * weights, 8 * weights * nodes
+
+
 # ---- all blocks
 
 

@@ -1,7 +1,7 @@
 """The plan: features, memory and time of an iteration, before anything is allocated for training.
 
-Weights are counted over the mapped shards, one after the other. What the engine keeps for
-each position is taken from a sample; the rest follows from sizes.
+Weights are counted over the mapped shards, one after the other. What allocates says what it takes: an objective over
+a sample, carried over to all positions, the solver, a part of the data. The plan asks and adds up.
 """
 
 import time
@@ -11,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from espalier.engine.chain.scatter_gradient import CHUNKS, LARGEST
-from espalier.engine.chain.scores import padded
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.memm import MemmObjective
-from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.chain_objective import ChainObjective, Extent
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
-from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut
+from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut, moved_bytes, part_bytes
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout
 from espalier.engine.weights.seen_counts import SeenCounts
 from espalier.engine.weights.sublayout import present
@@ -61,28 +59,18 @@ def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, optio
     return sum(counts.counts.values()), counts.exact
 
 
-def bytes_needed(tokens: int, columns: int, texts: int, objective: ChainObjective, weights: int, options: Options):
-    """Peak memory of training by its large parts; `objective` is that of the sample, `texts` the vocabulary's bytes."""
-    part, width = len(objective.dataset.labels), padded(objective.layout.n_labels)
-    n_sets, observations = len(objective.sets.ptr) - 1, objective.layout.n_observations
-    composites = objective.composites
-    rows, groups = len(composites.ptr) - 1, composites.ids.shape[1]
-    grown = min(tokens / max(1, part), 4.0)  # distinct sets and combinations: more with more data, but ever more slowly
-    # Once for each position: ids, labels, sets, schedule, combinations; then what only making them takes.
-    each = 4 * columns + 8 + 4 + 12 + 4 * groups + max(4 * columns + 24, 56)
-    sums = int(objective.slots.sum_ptr[-1]) * grown
-    if weights + sums <= LARGEST:
-        posteriors = CHUNKS * 8 * (weights + sums + rows * grown * width)
-    else:
-        posteriors = tokens * (3 * width * 8 + 8 * columns)
+def bytes_needed(job: Job, tokens: int, objective: ChainObjective, weights: int, options: Options) -> dict[str, int]:
+    """Peak memory of training by its large parts; `objective` is that of the sample."""
+    columns, texts, observations = objective.dataset.observations.shape[1], job.text_bytes, len(job.kinds)
+    taken = objective.bytes_taken(Extent(tokens, columns, weights))
+    solver = SOLVERS[fitting(options.solver)].bytes_taken(weights)
     return {
         "process": PROCESS,
-        "features": tokens * each,
+        "features": taken["features"],
         "vocabulary": 2 * texts + observations * (60 + 24),
-        "posteriors": int(posteriors),
-        "factors": int(grown * (n_sets * width**2 * 8 * 2 + rows * width * 8)),
-        "weights": SOLVERS[fitting(options.solver)].bytes_taken(weights)
-        + weights * (4 if options.pairs == "seen" else 0),
+        "posteriors": taken["posteriors"],
+        "factors": taken["factors"],
+        "weights": solver + (4 * weights if options.pairs == "seen" else 0),
     }
 
 
@@ -131,14 +119,14 @@ def portions(shards: store.Shards, n_workers: int, lengths: np.ndarray, weights:
 
 def worker_bytes(portion: Portion, columns: int, objective: ChainObjective, options: Options) -> dict[str, int]:
     """Peak memory of a worker by its large parts."""
-    all_at_once = bytes_needed(portion.tokens, columns, 0, objective, portion.weights, options)
+    everything = objective.bytes_taken(Extent(portion.tokens, columns, portion.weights))
     # Blocks take turns in one room, but blockwise descent keeps messages for all its positions.
-    at_once = portion.tokens if options.solver == "sbcd" else portion.largest
-    room = bytes_needed(at_once, columns, 0, objective, portion.block_weights // portion.blocks, options)
-    levels = max(1, portion.blocks).bit_length()
-    vectors = portion.weights * (portion.nodes + levels) + portion.block_weights * (2 if portion.blocks > 1 else 3)
-    return {"process": PROCESS, "features": all_at_once["features"], "posteriors": room["posteriors"],
-            "factors": room["factors"], "weights": 8 * vectors}  # fmt: skip
+    by_blocks = "blocks" in SOLVERS[fitting(options.solver)].needs
+    at_once = Extent(portion.tokens if by_blocks else portion.largest, columns, portion.block_weights // portion.blocks)
+    room = objective.bytes_taken(at_once)
+    vectors = part_bytes(portion.weights, portion.nodes, portion.blocks, portion.block_weights)
+    return {"process": PROCESS, "features": everything["features"], "posteriors": room["posteriors"],
+            "factors": room["factors"], "weights": vectors}  # fmt: skip
 
 
 def cluster_figures(shards, kinds, n_labels, columns, objective, weights, options: Options, block_tokens: int) -> dict:
@@ -151,10 +139,11 @@ def cluster_figures(shards, kinds, n_labels, columns, objective, weights, option
     found = portions(shards, workers["workers"], lengths, weights, block_tokens)
     each = [worker_bytes(portion, columns, objective, options) for portion in found]
     largest = max(each, key=lambda parts: sum(parts.values()))
+    out, back = (sum(way) for way in zip(*(moved_bytes(p.weights, p.nodes) for p in found), strict=True))
     return workers | {
         "parts": len(found), "worker_bytes": largest | {"all": sum(largest.values())},
         "all_workers_bytes": sum(sum(parts.values()) for parts in each) + PROCESS * (workers["workers"] - len(each)),
-        "moved": {"out": sum(8 * p.weights for p in found), "in": sum(8 * p.weights * p.nodes for p in found)},
+        "moved": {"out": out, "in": back},
         "share": max(p.tokens for p in found) / max(1, sum(p.tokens for p in found)),
     }  # fmt: skip
 
@@ -188,7 +177,7 @@ def of_gradients(job: Job) -> dict:
     layout = make_layout("seen", part, n_labels, kinds, options.start)
     objective = MemmObjective(part, layout) if job.family == "memm" else ChainObjective(part, layout, options.sparse)
     columns, seconds = objective.dataset.observations.shape[1], seconds_of(objective, tokens, weights)
-    needed, cluster = bytes_needed(tokens, columns, job.text_bytes, objective, weights, options), None
+    needed, cluster = bytes_needed(job, tokens, objective, weights, options), None
     if options.cluster:
         cluster = cluster_figures(job.shards(), kinds, n_labels, columns, objective, weights, options, job.block_tokens)
         largest = min(1.0, 1.5 * job.block_tokens / tokens) if fitting(options.solver) == "hybrid" else 0.0
