@@ -16,6 +16,7 @@ import numpy as np
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.cholesky import factorise, substitute
 from espalier.engine.runtime.jit import kernel
 
 PIECES = 8  # of the samples; a sample's result does not depend on the piece that it is in
@@ -117,34 +118,6 @@ def _derivatives(features, mass, positive, theta, ridge, gradient, hessian):
 
 
 @kernel
-def _solve(matrix, right):
-    """matrix^-1 right in place of `right`, by Cholesky in the lower half of `matrix`; False if it is singular."""
-    p = len(right)
-    for j in range(p):
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot -= matrix[j, k] * matrix[j, k]
-        if not pivot > 0.0:
-            return False
-        root = np.sqrt(pivot)
-        matrix[j, j] = root
-        for i in range(j + 1, p):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = entry / root
-    for i in range(p):
-        for k in range(i):
-            right[i] -= matrix[i, k] * right[k]
-        right[i] /= matrix[i, i]
-    for i in range(p - 1, -1, -1):
-        for k in range(i + 1, p):
-            right[i] -= matrix[k, i] * right[k]
-        right[i] /= matrix[i, i]
-    return True
-
-
-@kernel
 def _fit(features, mass, positive, ridge, lo, hi, limit, tolerance, theta, steps):
     """Newton's method with halved steps for the samples lo .. hi; O(X p^2 + p^3) a step.
 
@@ -160,8 +133,9 @@ def _fit(features, mass, positive, ridge, lo, hi, limit, tolerance, theta, steps
         for done in range(limit):
             _derivatives(features, seen, ones, at, penalty, gradient, hessian)
             step[:] = gradient
-            if not _solve(hessian, step):
+            if not factorise(hessian, 0.0):
                 break
+            substitute(hessian, step)
             decrement = 0.0
             for i in range(p):
                 decrement += gradient[i] * step[i]

@@ -3,7 +3,6 @@
 It needs `objective.hessian(theta)`, which a chain objective does not have, so it is not in the
 list of solvers that train a CRF. The step solves (H + rho2 I) d = -g by Cholesky and is halved
 until the objective falls; where H is singular, a ridge is added that grows until it is not.
-The factorisation is our own: a BLAS may sum in another order with another number of threads.
 """
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers.record import record
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.cholesky import factorise, substitute
 from espalier.engine.runtime.vectors import dot
 
 DECREASE, TRIALS = 1e-4, 40  # Armijo's constant; halvings before a search is given up
@@ -48,46 +47,12 @@ def _direction(hessian: np.ndarray, rho2: float, smooth: np.ndarray) -> np.ndarr
     for trial in range(RIDGES):
         lower = hessian.copy()
         lower[diagonal, diagonal] += ridge
-        if _factorise(lower, SINGULAR):
-            return _substitute(lower, -smooth)
+        if factorise(lower, SINGULAR):
+            direction = -smooth
+            substitute(lower, direction)
+            return direction
         ridge = FIRST_RIDGE * largest * 10.0**trial
     return -smooth / largest
-
-
-@kernel
-def _factorise(a, singular):
-    """a = L L' in the lower triangle, in place; False when a is not positive definite to rounding."""
-    n = len(a)
-    for j in range(n):
-        pivot = a[j, j]
-        for k in range(j):
-            pivot -= a[j, k] * a[j, k]
-        if not pivot > singular * a[j, j]:
-            return False
-        pivot = np.sqrt(pivot)
-        a[j, j] = pivot
-        for i in range(j + 1, n):
-            total = a[i, j]
-            for k in range(j):
-                total -= a[i, k] * a[j, k]
-            a[i, j] = total / pivot
-    return True
-
-
-@kernel
-def _substitute(lower, right):
-    """x with L L' x = right."""
-    n = len(right)
-    x = right.copy()
-    for i in range(n):
-        for k in range(i):
-            x[i] -= lower[i, k] * x[k]
-        x[i] /= lower[i, i]
-    for i in range(n - 1, -1, -1):
-        for k in range(i + 1, n):
-            x[i] -= lower[k, i] * x[k]
-        x[i] /= lower[i, i]
-    return x
 
 
 def _halve(objective, penalty: ElasticNet, theta, loss, smooth, direction):
