@@ -83,7 +83,8 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     """Calibration comes from the predictions by the functions that evaluate uses, so both say the same."""
     model = store.read_model(root / store.CANDIDATE)
     metadata = model.info | {"labels": model.labels, "templates": model.templates, "family": model.family}
-    predictions, info = store.read_arrow(root / store.PREDICTIONS, {"sequence": "int32", "confidence": "double"})
+    columns = {"sequence": "int32"} | ({"confidence": "double"} if "probability" in model.can else {})
+    predictions, info = store.read_arrow(root / store.PREDICTIONS, columns)
     found = slices.SliceColumns(predictions)
     bins, error = None, Rate(None, None, None)
     if "probability" in model.can:

@@ -1,0 +1,286 @@
+"""Contracts of training: every family of the registry goes through the pipeline and does what it says it can.
+
+What models answer is held to contracts in tests/engine/test_families.py.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from stage_runs import run_stages, small_params, tree
+
+from espalier.engine.errors import EspalierError
+from espalier.engine.families import FAMILIES, Family, load
+from espalier.engine.families.crf import CrfLabeller
+from espalier.tasks import store
+from espalier.tasks.answering import stream
+from espalier.tasks.judging.kept_answers import labelled
+from espalier.tasks.progress import Progress
+from espalier.tasks.training import TRAINERS, sweep
+from espalier.tasks.training.plan import main as plan
+
+DATA = ("ingest", "template", "weigh")
+STAGES = (*DATA, "train", "evaluate", "report", "promote")
+ALL = pytest.mark.parametrize("family", sorted(FAMILIES))
+
+
+def able(ability):
+    return pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if ability in one.can])
+
+
+def unable(ability):
+    return pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if ability not in one.can])
+
+
+def params_of(family, **options):
+    """Options go where the family has them: its own section, those of all trainings, or where it runs."""
+    params = small_params()
+    vars(params.memm).update({name: vars(params.crf)[name] for name in vars(params.memm)})
+    params.model.family = family
+    for name, value in options.items():
+        for section in (params.of_family, params.train, params.compute, params.ingest, params.template):
+            if hasattr(section, name):
+                setattr(section, name, value)
+                break
+    return params
+
+
+def words_project(root: Path, words: list[str], family: str, **options):
+    """A project of words whose vowels are V; a label may be given behind a letter: `b_` is not known."""
+    blocks = []
+    for word in words:
+        marked = [(a, "_" if b == "_" else "V" if a in "aeiou" else "C") for a, b in zip(word, word[1:] + " ")]  # noqa: B905
+        blocks.append("\n".join(f"{letter} {label}" for letter, label in marked if letter != "_"))
+    (root / "words.conll").write_text("\n\n".join(blocks) + "\n")
+    params = params_of(family, source="conll", path="words.conll", limit=None, unknown="_", **options)
+    params.template.lines, params.weigh.clusters, params.weigh.method = ["*:%x[0,0]", "U-1:%x[-1,0]", "B"], 0, "none"
+    return params
+
+
+WORDS = ["banana", "a", "tree", "house", "io", "stone", "rare", "b", "queue", "sky", "aorta", "unit", "e", "plan",
+         "ice", "tome", "oat", "rib", "use", "elm", "ode", "cab", "dune", "fir"]  # fmt: skip
+
+
+def test_every_family_has_a_trainer():
+    assert TRAINERS.keys() == FAMILIES.keys()
+
+
+@ALL
+def test_the_whole_pipeline(tmp_path, family):
+    params = params_of(family)
+    found = run_stages(tmp_path, params, *STAGES)
+    model = load(tmp_path / store.CHAMPION)
+    assert model.family == family and found["promote"]["promoted"]
+    metrics = store.read_metrics(tmp_path)
+    assert metrics["token_error"] < 0.5 and metrics["features"] >= len(model.theta) > 0
+    page = (tmp_path / store.REPORT).read_text(encoding="utf-8")
+    assert f"A {FAMILIES[family].called}, trained on" in page
+    assert ('id="calibration"' in page) == ("probability" in FAMILIES[family].can)
+    trace = store.read_trace(tmp_path)
+    assert trace[-1]["dev_token_error"] < 0.5 and trace[-1]["objective"] == pytest.approx(model.info["objective"])
+    planned = plan(tmp_path, params)
+    assert planned["bytes"]["all"] == sum(v for k, v in planned["bytes"].items() if k != "all") > 0
+    assert planned["features"] >= len(model.theta) if not planned["exact"] else planned["features"] > 0
+
+
+@ALL
+def test_the_same_bytes_for_any_threads_and_shards(tmp_path, family):
+    params, seen = params_of(family), set()
+    run_stages(tmp_path, params, "ingest")
+    for threads, shard_tokens in ((1, 10**6), (2, 10**6), (8, 100), (None, 50)):
+        params.compute.threads, params.template.shard_tokens = threads, shard_tokens
+        run_stages(tmp_path, params, "template", "weigh", "train")
+        seen.add(((tmp_path / store.CANDIDATE).read_bytes(), (tmp_path / store.TRACE).read_bytes()))
+    assert len(seen) == 1
+
+
+@ALL
+def test_a_sequence_of_weight_two_is_a_duplicate(tmp_path, family):
+    options = {"rho1": 0.0, "rho2": 0.1, "tolerance": 1e-12, "max_iterations": 2000, "dev_share": 0.0,
+               "test_share": 0.0}  # fmt: skip
+    answers = []
+    for name, words in (("heavy", WORDS), ("twice", [*WORDS, *WORDS[:6]])):
+        root = tmp_path / name
+        root.mkdir()
+        params = words_project(root, words, family, **options)
+        params.ingest.test_path = "words.conll"
+        run_stages(root, params, *DATA)
+        if name == "heavy":
+            letters = store.read_tokens(root, "train")[0].group_by("sequence", maintain_order=True).agg("x0")
+            heavy = [2.0 if "".join(row) in WORDS[:6] else 1.0 for row in letters["x0"]]
+            table, info = store.read_arrow(root / store.WEIGHTS)
+            weighed = pl.from_arrow(table).with_columns(weight=pl.Series(heavy))
+            store.write_arrow(root / store.WEIGHTS, weighed, info)
+            assert sum(heavy) == len(WORDS) + 6
+        run_stages(root, params, "train")
+        model, tokens = load(root / store.CANDIDATE), store.read_tokens(tmp_path / "heavy", "train")[0]
+        answers.append(model.marginals(labelled(model, tokens)))
+    np.testing.assert_allclose(*answers, atol=1e-5)
+
+
+@ALL
+@pytest.mark.parametrize("words", [["a", "e", "i", "o", "u"] * 4, ["b", "a"] * 10], ids=["one label", "one position"])
+def test_one_label_and_sequences_of_one_position(tmp_path, family, words):
+    params = words_project(tmp_path, words, family, dev_share=0.0)
+    params.ingest.test_path = "words.conll"
+    run_stages(tmp_path, params, *STAGES)
+    assert store.read_metrics(tmp_path)["token_error"] == 0.0
+
+
+@ALL
+def test_letters_that_training_has_not_seen(tmp_path, family):
+    params = words_project(tmp_path, WORDS, family)
+    (tmp_path / "test.conll").write_text("x C\na V\n\nw C\n")
+    params.ingest.test_path = "test.conll"
+    run_stages(tmp_path, params, *STAGES)
+    found, _ = store.read_arrow(tmp_path / store.PREDICTIONS)
+    assert found.column("predicted").to_pylist()[1] == "V"
+
+
+@able("partial")
+def test_partial_labels_are_learned_from(tmp_path, family):
+    params = words_project(tmp_path, [*WORDS, "bu_zz_a", "o_"], family)
+    run_stages(tmp_path, params, *STAGES)
+    assert store.read_metrics(tmp_path)["token_error"] < 0.5
+
+
+@unable("partial")
+def test_partial_labels_are_refused_where_it_cannot(tmp_path, family):
+    params = words_project(tmp_path, [*WORDS, *["bu_zz_a"] * 20], family)
+    run_stages(tmp_path, params, *DATA)
+    before = tree(tmp_path)
+    with pytest.raises(EspalierError, match=f"^{family} cannot learn from partial labels: set model.family to crf, or"):
+        run_stages(tmp_path, params, "train")
+    assert tree(tmp_path) == before
+
+
+@able("warm_start")
+def test_a_warm_start_goes_on_from_the_earlier_model(tmp_path, family):
+    params = params_of(family, max_iterations=30)
+    run_stages(tmp_path, params, *DATA, "train")
+    end = load(tmp_path / store.CANDIDATE).info["objective"]
+    (tmp_path / store.CANDIDATE).rename(tmp_path / "earlier.model")
+    params.train.initial = "earlier.model"
+    run_stages(tmp_path, params, "train")
+    trace = store.read_trace(tmp_path)
+    assert trace[0]["objective"] == pytest.approx(end, rel=1e-9)
+
+
+@unable("warm_start")
+def test_a_warm_start_is_refused_where_it_cannot(tmp_path, family):
+    params = params_of(family, initial="champion")
+    run_stages(tmp_path, params, *DATA)
+    expected = f"^{family} cannot start from an earlier model: set model.family to .*, or train.initial to null$"
+    with pytest.raises(EspalierError, match=expected):
+        run_stages(tmp_path, params, "train")
+
+
+class Interrupted(Progress):
+    def __init__(self, after):
+        self.after = after
+
+    def step(self, n=1, note=""):
+        self.after -= 1
+        if self.after == 0:
+            raise KeyboardInterrupt
+
+
+@able("resume")
+def test_interrupted_it_ends_with_the_same_bytes(tmp_path, family):
+    from espalier.tasks import train
+
+    params = params_of(family, checkpoint_seconds=0)
+    run_stages(tmp_path, params, *DATA, "train")
+    expected = (tmp_path / store.CANDIDATE).read_bytes()
+    for after in (4, 3):
+        with pytest.raises(KeyboardInterrupt):
+            train.main(tmp_path, params, Interrupted(after))
+    said = []
+
+    class Heard(Progress):
+        def say(self, text):
+            said.append(text)
+
+    train.main(tmp_path, params, Heard())
+    assert (tmp_path / store.CANDIDATE).read_bytes() == expected
+    assert any("where an earlier run was interrupted" in text for text in said)
+
+
+@unable("shards")
+def test_a_cluster_is_refused_where_it_cannot(tmp_path, family):
+    params = params_of(family, cluster="local:2")
+    run_stages(tmp_path, params_of(family), *DATA)
+    expected = (
+        f"^{family} cannot train on data in several processes: set model.family to crf, or compute.cluster to null$"
+    )
+    with pytest.raises(EspalierError, match=expected):
+        run_stages(tmp_path, params, "train")
+
+
+@able("path")
+def test_a_sweep_follows_the_path(tmp_path, family):
+    params = params_of(family)
+    run_stages(tmp_path, params, *DATA)
+    found = sweep.main(tmp_path, params, Progress(), points=3)
+    sizes = [point["active"] for point in found["points"]]
+    assert sizes == sorted(sizes) and sizes[-1] > sizes[0] and found["chosen"] > 0
+
+
+@unable("path")
+def test_a_sweep_is_refused_where_it_cannot(tmp_path, family):
+    with pytest.raises(EspalierError, match=f"^{family} cannot follow a path of penalties: set model.family to one of"):
+        sweep.main(tmp_path, params_of(family), Progress())
+
+
+# ---- a family that says nothing of how likely its labels are
+
+
+class MarginLabeller(CrfLabeller):
+    family = "margin"
+
+
+@dataclass(frozen=True)
+class FamilyOfTests(Family):
+    @property
+    def labeller(self):
+        return MarginLabeller
+
+
+@pytest.fixture
+def margins(tmp_path, monkeypatch):
+    """A project whose candidate has scores and no probabilities."""
+    can = frozenset({"nbest", "limits", "weights"})
+    monkeypatch.setitem(FAMILIES, "margin", FamilyOfTests("", "model of margins", "for tests", can))
+    params = params_of("crf")
+    run_stages(tmp_path, params, *DATA, "train")
+    crf = load(tmp_path / store.CANDIDATE)
+    model = MarginLabeller(crf.labels, crf.templates, crf.observations, crf.layout, crf.theta, crf.info)
+    store.write_model(tmp_path / store.CANDIDATE, model)
+    return tmp_path, params
+
+
+def test_what_needs_probabilities_is_left_out(margins):
+    root, params = margins
+    found = run_stages(root, params, "evaluate", "report", "promote")
+    assert found["promote"]["promoted"] and "log_loss" not in found["evaluate"]
+    metrics = store.read_metrics(root)
+    assert metrics["token_error"] < 0.5
+    assert not {"log_loss", "calibration_error", "excess_risk"} & metrics.keys()
+    assert metrics["decoders"].keys() == {"viterbi", "used", "part"}
+    assert len((root / store.CURVES / "calibration.csv").read_text().splitlines()) == 1
+    page = (root / store.REPORT).read_text(encoding="utf-8")
+    assert "A model of margins, trained on" in page and "with the most errors" in page
+    for part in ('id="calibration"', 'id="decoders"', "Log-loss", "nan", "None"):
+        assert part not in page
+
+
+def test_what_needs_probabilities_is_refused_when_it_is_asked_for(margins):
+    model = load(margins[0] / store.CANDIDATE)
+    refusal = "^margin cannot say how likely its labels are: set model.family to one of crf, memm, hmm$"
+    asked = [stream.Asked(scores=True), stream.Asked(decode="posterior")]
+    for one in asked:
+        with pytest.raises(EspalierError, match=refusal):
+            list(stream.answers(model, [b"s0\ns1\n\n"], "test", one))
+    assert list(stream.answers(model, [b"s0\ns1\n\n"], "test", stream.Asked()))
