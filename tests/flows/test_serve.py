@@ -62,6 +62,13 @@ def deployment_of(project, name) -> dict:
     return ask(project, f"/deployments/name/retrain/{name}")
 
 
+def due(project, whether: bool) -> None:
+    """Let the schedule go on, or pause it."""
+    what = "resume" if whether else "pause"
+    ask(project, f"/deployments/{deployment_of(project, 'scheduled')['id']}/{what}_deployment", {})
+    assert deployment_of(project, "scheduled")["paused"] is not whether
+
+
 @pytest.fixture(scope="module")
 def schedule(tmp_path_factory):
     """A schedule that is due every few seconds, with the server that it started."""
@@ -95,6 +102,7 @@ class TestSchedule:
         done = eventually(lambda: len(found := runs_of(schedule.project, "scheduled", "COMPLETED")) > 1 and found, 300)
         spans = sorted((run["start_time"], run["end_time"]) for run in done)
         assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+        due(schedule.project, False)  # it would train all the time that the tests below take
 
     def test_the_server_listens_on_this_machine_only(self, schedule):
         connections = psutil.Process(schedule.server["pid"]).net_connections("inet")
@@ -156,6 +164,8 @@ class TestSchedule:
         assert deployment_of(schedule.project, "early")["paused"] is True
 
     def test_sigterm_ends_it_and_its_server_and_every_process(self, schedule):
+        due(schedule.project, True)
+        eventually(lambda: runs_of(schedule.project, "scheduled", "RUNNING"), 300, every=0.1)
         family = psutil.Process(schedule.process.pid).children(recursive=True)
         assert schedule.server["pid"] in {process.pid for process in family}
         assert schedule.end(signal.SIGTERM) == 0, schedule.output
