@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Enough labels for vectorised loops with a remainder; every path of a gradient, the decoders, and solvers if asked.
+# Enough labels for vectorised loops with a remainder; values and decoders, and if asked every path of a gradient
+# and solvers.
 PROGRAM = """
 import hashlib
 import sys
@@ -25,7 +26,9 @@ data = make_dataset(rng.integers(-1, 30, (3000, 3)), rng.integers(0, 43, 3000), 
 layout = dense_layout(43, rng.integers(1, 4, 30))
 theta = rng.normal(size=layout.size)
 digest = hashlib.sha256()
-for scattered in (True, False):
+objective = ChainObjective(data, layout)
+digest.update(np.float64(objective.value(theta)).tobytes())
+for scattered in (True, False) if sys.argv[1:] else ():
     objective = ChainObjective(data, layout)
     objective.scattered = scattered
     value, gradient = objective.value_and_gradient(theta)

@@ -34,7 +34,7 @@ def test_the_parameters_of_the_deployment_are_those_of_the_flow():
 
 
 @pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_deployment_is_run_by_a_process_worker(tmp_path):
     project = write_project(tmp_path / "project")

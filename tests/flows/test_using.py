@@ -197,7 +197,7 @@ def test_sweep_needs_features(espalier, tmp_path):
 
 
 @pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.long
 def test_sweep_as_a_flow_is_the_same(espalier, project):
     direct = json.loads(espalier("-C", project, "sweep", "--direct", "--quiet", "--points", "3", "--json")[1])
     arguments = ("-m", "espalier.flows.cli", "-C", str(project), "sweep", "--points", "3", "--json", "--quiet")
