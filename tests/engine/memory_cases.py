@@ -24,7 +24,9 @@ from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
 from espalier.engine.data.dataset import Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
+from espalier.engine.families import hmm  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
+from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
 from espalier.engine.labels.scheme import Transitions  # noqa: E402
 from espalier.engine.lattice import decode as lattice_decode  # noqa: E402
@@ -222,6 +224,24 @@ def lattices():
 # Other families -------------------------------------------------------------------------------------
 
 
+def local_models():
+    """The loss of a MEMM, what it says of data, and an HMM of the same data."""
+    found = []
+    for packed in PACKED:
+        labels, observations = [str(y) for y in range(packed.layout.n_labels)], packed.layout.n_observations
+        for theta in weights(packed.layout.size).values():
+            model = MemmLabeller(labels, [], [], packed.layout, theta)
+            found += [twice(MemmObjective(packed.dataset, packed.layout), theta), model.best(packed.dataset),
+                      model.marginals(packed.dataset)]  # fmt: skip
+        names = [f"U{x}" for x in range(observations)]
+        lines = [f"U{k}" for k in range(packed.dataset.observations.shape[1])]
+        stream = np.zeros(observations, np.int64)
+        model = hmm.fit(packed.dataset, names, stream, labels, lines, {})
+        local = hmm.renumbered(packed.dataset, model, names)
+        found += [model.theta, model.marginals(local), model.best(local)]
+    return found
+
+
 def documents():
     rng = np.random.default_rng(1)
     return bags_of_matrix(rng.poisson(0.6, (14, 6)).astype(float)), np.arange(14) % 3
@@ -282,7 +302,7 @@ CASES = {
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function
-       for function in (virtual, lattices, logistic, clusters, small_tables, alignment, texts)},
+       for function in (virtual, lattices, local_models, logistic, clusters, small_tables, alignment, texts)},
 }  # fmt: skip
 
 
