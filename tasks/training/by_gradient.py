@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from espalier.tasks.training.rho1_path import Development
 
 plan = of_gradients
+STARTS = [name for name, one in FAMILIES.items() if "warm_start" in one.can]  # whose weights are a start for others
 AUTO = "auto"  # rho1 that the development data choose
 ModelOf = Callable[[np.ndarray], Labeller]
 
@@ -42,8 +43,19 @@ def start_file(job: Job) -> str | None:
     """
     initial = job.params.train.initial
     if initial != CHAMPION:
+        if initial and (family := store.read_model(job.root / initial).family) not in STARTS:
+            raise EspalierError(
+                f"train.initial is {initial!r}, a model of the family {family}, whose numbers are no weights to start "
+                f"from: expected one of {', '.join(STARTS)}, or null"
+            )
         return initial
-    return store.START if (job.root / store.START).is_file() else None
+    if not (job.root / store.START).is_file():
+        job.progress.say("there is no champion to start from yet: training starts from zero")
+        return None
+    if (family := store.read_model(job.root / store.START).family) not in STARTS:
+        job.progress.say(f"the champion is a model of {family}, no start for {job.family}: training starts from zero")
+        return None
+    return store.START
 
 
 def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
@@ -155,8 +167,6 @@ def settled(job: Job) -> Options:
     options = replace(asked, initial=start_file(job), solver=fitting(asked.solver))
     if options.rho1 == AUTO and asked.initial:
         job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {asked.initial}")
-    elif asked.initial == CHAMPION and not options.initial:
-        job.progress.say("there is no champion to start from yet: training starts from zero")
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
     return options

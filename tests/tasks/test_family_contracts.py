@@ -169,6 +169,26 @@ def test_a_warm_start_goes_on_from_the_earlier_model(tmp_path, family):
 
 
 @unable("warm_start")
+@pytest.mark.parametrize("other", [name for name, one in FAMILIES.items() if "warm_start" in one.can])
+def test_what_is_no_start_for_others_is_told(tmp_path, family, other):
+    run_stages(tmp_path, params_of(family), *DATA, "train")
+    (tmp_path / store.CANDIDATE).rename(tmp_path / "earlier.model")
+    with pytest.raises(EspalierError, match=f"train.initial is 'earlier.model', a model of the family {family}, whose"):
+        run_stages(tmp_path, params_of(other, initial="earlier.model"), "train")
+    (tmp_path / "earlier.model").rename(tmp_path / store.START)
+    said = []
+
+    class Heard(Progress):
+        def say(self, text):
+            said.append(text)
+
+    from espalier.tasks import train
+
+    figures = train.main(tmp_path, params_of(other, initial="champion"), Heard())
+    assert not figures["warm"] and f"the champion is a model of {family}, no start for {other}" in said[0]
+
+
+@unable("warm_start")
 def test_a_warm_start_is_refused_where_it_cannot(tmp_path, family):
     params = params_of(family, initial="champion")
     run_stages(tmp_path, params, *DATA)
