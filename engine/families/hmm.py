@@ -61,9 +61,12 @@ class HmmLabeller(CrfLabeller):
         return self.observations[observation] if observation >= 0 else self.info["hmm"]["unknown"][-1 - observation]
 
     def shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities; what each label's unseen observations have in common is none."""
+        """Probabilities; what each label's unseen observations have in common is none, and templates without macros
+        say nothing: their one observation is certain."""
         kind, observation, _, label = self.layout.slots()
-        slots = np.flatnonzero((kind > 0) | (observation != self._beside.transitions))
+        certain = np.bincount(self._stream_of + 2, minlength=len(self.templates) + 2)[self._stream_of + 2] <= 2
+        certain &= self._stream_of >= 0  # it and the unknown one
+        slots = np.flatnonzero((kind > 0) | ((observation != self._beside.transitions) & ~certain[observation]))
         emitted = (kind == 0) & (observation != self._beside.final)
         stream = self._stream_of[observation[slots]]
         base = np.where(emitted[slots], self._unseen[np.maximum(stream, 0), label[slots]], 0.0)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import FAMILIES
 from espalier.engine.labels import measures
 from espalier.tasks import store
 from espalier.tasks.judging.slices import Rate, with_intervals
@@ -106,6 +107,7 @@ def render(inputs: Inputs) -> str:
     templates = meta.get("templates") or manifest.get("templates") or []
     phrases, run = Phrases(templates, nouns), inputs.run
     sequences, limits = tagged(inputs.predictions), settings.get("report", {})
+    shows = FAMILIES[meta.get("family") or "crf"].labeller.shows
     scores = confusions.label_scores(Counter(pair for s in sequences for pair in zip(s.gold, s.said, strict=True)))
     found, error = {"profile": inputs.profile, "clusters": inputs.clusters}, inputs.calibration_error
     parts = (
@@ -120,7 +122,8 @@ def render(inputs: Inputs) -> str:
         ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
         ("learning", "Learning curve", learning.learning(inputs.trace)),
         inputs.path,
-        ("weights", "Largest weights", weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30))),
+        ("weights", weights.TITLES[shows],
+         weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30), shows)),
         ("picture", "Picture of the weights", picture_of(inputs.weights, templates, nouns, limits)),
         ("data", "Data", section_body(inputs.profile) if inputs.profile else None),
         ("drift", "Drift", drift.drift(inputs.clusters, phrases, nouns)),

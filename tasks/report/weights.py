@@ -13,18 +13,28 @@ from espalier.tasks.report.words import Nouns
 WEIGHTS_PER_LABEL, WEIGHTS_IN_PAGE = 10, 1500  # of each sign; what the filter can find
 
 
-def weights(model: pa.Table, phrases: Phrases, nouns: Nouns, limit: int) -> Html | None:
-    """What the model learned, in words; the page holds the strongest of every label, the box filters them."""
+TITLES = {"weight": "Largest weights", "probability": "Largest probabilities"}
+
+
+def weights(model: pa.Table, phrases: Phrases, nouns: Nouns, limit: int, shows: str = "weight") -> Html | None:
+    """What the model learned, in words; the page holds the strongest of every label, the box filters them.
+
+    `shows` says what the numbers are: probabilities speak against nothing.
+    """
     if not limit:
         return None
     if not model.num_rows:
         return message("All weights are zero: the penalty is too strong for these data; try a smaller rho1.")
     rows = model.select(["family", "observation", "previous", "label", "weight"]).to_pylist()
     most = max(abs(row["weight"]) for row in rows)
-    sides = ((name, strongest(rows, sign, limit)) for name, sign in (("For", 1), ("Against", -1)))
-    tables = (weight_table(name, chosen, most, phrases) for name, chosen in sides)
+    likely = shows == "probability"
+    signs = (("Given the " + nouns.label, 1),) if likely else (("For", 1), ("Against", -1))
+    sides = ((name, strongest(rows, sign, limit)) for name, sign in signs)
+    tables = (weight_table(name, chosen, most, phrases, shows) for name, chosen in sides)
+    what = f"What a {nouns.label} emits and which one follows it" if likely else (
+        f"What speaks for a {nouns.label} and what against it")  # fmt: skip
     opening = lead(
-        f"What speaks for a {nouns.label} and what against it. The current {nouns.token} stands in brackets, "
+        f"{what}. The current {nouns.token} stands in brackets, "
         f"{ANYTHING} is any; in A → B the {nouns.label} B follows A."
     )
     box = label_filter(sorted({row["label"] for row in rows}), nouns)
@@ -44,10 +54,12 @@ def strongest(rows: list[dict[str, Any]], sign: int, limit: int) -> list[tuple[d
     return chosen[: max(limit, WEIGHTS_IN_PAGE)]
 
 
-def weight_table(name: str, chosen: list[tuple[dict[str, Any], bool]], most: float, phrases: Phrases) -> Html:
+def weight_table(
+    name: str, chosen: list[tuple[dict[str, Any], bool]], most: float, phrases: Phrases, shows: str = "weight"
+) -> Html:
     if not chosen:
         return tag("div", message(f"No weight speaks {name.lower()} a label."))
-    heads = tag("th", "In words", scope="col"), tag("th", "Weight", scope="col", colspan=2, class_="num")
+    heads = tag("th", "In words", scope="col"), tag("th", shows.capitalize(), scope="col", colspan=2, class_="num")
     body = (weight_row(row, shown, most, phrases) for row, shown in chosen)
     return tag("table", tag("caption", name), tag("thead", tag("tr", *heads)), tag("tbody", *body))
 
