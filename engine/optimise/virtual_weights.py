@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.blockwise.blocks import BlockObjective
+from espalier.engine.blockwise.factors import BlockState
 from espalier.engine.blockwise.gradient import BATCH, add_entries, close_matrix, position_marginal
+from espalier.engine.blockwise.kernels import Index
 from espalier.engine.chain.chain_lattice import lattice_blocks
-from espalier.engine.chain.pair_sets import invert, pair_sets
+from espalier.engine.chain.pair_sets import PairSets, invert, pair_sets
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.lattice.decode import forward_backward
@@ -43,6 +45,62 @@ class Scan(NamedTuple):
     family: np.ndarray  # int8, of the violators: 0 unigram, 1 start, 2 bigram
     key: np.ndarray  # int64, observation * codes of the family + code
     excess: np.ndarray  # |gradient| - rho1, above 0
+
+
+class Occurrences(NamedTuple):
+    """Where the V observations occur, M times in all."""
+
+    kinds: np.ndarray  # int64 [V], the families that x has weights of
+    ptr: np.ndarray  # int64 [V + 1], occurrences of x
+    position: np.ndarray  # int32 [M], those of x whose sets have one matrix stand together
+
+
+class Wide(NamedTuple):
+    """The marginals at the W positions of sequences with scores too extreme for scaling, times their weights."""
+
+    row: np.ndarray  # int64 [T], which of the W a position is, -1 elsewhere
+    pairs: np.ndarray  # float64 [W, Y * Y]
+    gamma: np.ndarray  # float64 [W, Y]
+
+
+class Virtual(NamedTuple):
+    """What a scan reads; `state` holds the messages of all sequences that are not wide."""
+
+    layout: Layout  # of the working set
+    data: Dataset
+    sets: PairSets
+    index: Index
+    state: BlockState
+    occurrences: Occurrences
+    wide: Wide
+
+
+class Sums(NamedTuple):
+    """The gradient of the loss at all virtual weights of one observation."""
+
+    unigram: np.ndarray  # float64 [Y]
+    start: np.ndarray  # float64 [Y]
+    bigram: np.ndarray  # float64 [Y * Y]
+
+
+class Scratch(NamedTuple):
+    """Where the marginals of positions wait until those of a BATCH are summed."""
+
+    gamma: np.ndarray  # float64 [Y], of one position
+    left: np.ndarray  # float64 [Y]
+    right: np.ndarray  # float64 [Y]
+    plain: np.ndarray  # float64 [Y * Y], sum of left right^T over the positions of one matrix
+    lefts: np.ndarray  # float64 [BATCH, Y]
+    rights: np.ndarray  # float64 [BATCH, Y]
+    order: np.ndarray  # int64 [BATCH], 0, 1, ...
+
+
+class Violators(NamedTuple):
+    """The violators of one piece, as in `Scan`, or room for them."""
+
+    family: np.ndarray  # int8
+    key: np.ndarray  # int64
+    excess: np.ndarray  # float64
 
 
 def minimise_virtual(
@@ -188,28 +246,35 @@ def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: 
     objective.blocks.fill()
     state, index = objective.blocks.state, objective.blocks.index
     wide = np.flatnonzero(state.alpha_until < data.offsets[1:])  # too wide for scaling
-    wide_row, wide_pairs, wide_gamma = _wide(theta, data, layout, wide)
-    ptr, entry = invert(data.observations.ravel(), len(kinds))
-    templates = max(1, data.observations.shape[1])
-    base = np.append(objective.blocks.sharing.base, np.int32(-1))[sets.of_position[entry // templates]]
-    entry = entry[np.lexsort((base, np.repeat(np.arange(len(kinds)), np.diff(ptr))))]  # those of one matrix together
     gradient = np.zeros(layout.size)
-
-    def piece(run):
-        return _scan_piece(
-            layout, data, sets, index, state, kinds.astype(np.int64), ptr, entry, templates, *run,
-            rho1, start, wide_row, wide_pairs, wide_gamma, gradient,
-        )  # fmt: skip
-
-    parts = threads.run(piece, balanced(np.diff(ptr)))
+    problem = Virtual(
+        layout=layout,
+        data=data,
+        sets=sets,
+        index=index,
+        state=state,
+        occurrences=_occurrences(objective, kinds),
+        wide=_wide(theta, data, layout, wide),
+    )
+    pieces = balanced(np.diff(problem.occurrences.ptr))
+    parts = threads.run(lambda run: _scan_piece(problem, *run, rho1, start, gradient), pieces)
     if not parts:
         return Scan(gradient, np.empty(0, np.int8), np.empty(0, np.int64), np.empty(0))
-    family, key, excess = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return Scan(gradient, family, key, excess)
+    return Scan(gradient, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _wide(theta, data: Dataset, layout: Layout, wide: np.ndarray):
-    """For sequences with extreme scores w * their marginals; wide_row[t] is the row of a position, -1 elsewhere."""
+def _occurrences(objective: BlockObjective, kinds: np.ndarray) -> Occurrences:
+    """Those of one matrix together, so that their pairs are summed at once."""
+    observations, of_position = objective.dataset.observations, objective.sets.of_position
+    ptr, entry = invert(observations.ravel(), len(kinds))
+    position = entry // max(1, observations.shape[1])
+    base = np.append(objective.blocks.sharing.base, np.int32(-1))[of_position[position]]
+    order = np.lexsort((base, np.repeat(np.arange(len(kinds)), np.diff(ptr))))
+    return Occurrences(kinds=kinds.astype(np.int64), ptr=ptr, position=position[order])
+
+
+def _wide(theta, data: Dataset, layout: Layout, wide: np.ndarray) -> Wide:
+    """w * the marginals of the sequences `wide`."""
     some, n_labels = select(data, wide), layout.n_labels
     gamma, pairs = np.empty((len(some.labels), n_labels)), np.empty((len(some.labels), n_labels, n_labels))
     for block in lattice_blocks(some, layout, theta, pair_sets(some, layout)):
@@ -220,78 +285,21 @@ def _wide(theta, data: Dataset, layout: Layout, wide: np.ndarray):
     row, is_wide = np.full(len(data.labels), -1, np.int64), np.zeros(len(data.weights), bool)
     is_wide[wide] = True
     row[np.repeat(is_wide, np.diff(data.offsets))] = np.arange(len(gamma))
-    return row, pairs.reshape(len(pairs), n_labels**2), gamma
+    return Wide(row=row, pairs=pairs.reshape(len(pairs), n_labels**2), gamma=gamma)
 
 
 @kernel
-def _scan_piece(
-    layout, data, sets, index, state, kinds, ptr, entry, templates, begin, end, rho1, start,
-    wide_row, wide_pairs, wide_gamma, gradient,
-):  # fmt: skip
-    """Violators (family, key, excess) among the observations begin..end - 1; `gradient` at their working set."""
-    n_labels = layout.n_labels
-    n_pairs = n_labels * n_labels
-    offsets, weights, labels, sequence_of = data.offsets, data.weights, data.labels, index.sequence_of
-    single, first, pair, plain = np.empty(n_labels), np.empty(n_labels), np.empty(n_pairs), np.zeros(n_pairs)
-    left, right, gamma = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
-    family, key, excess = np.empty(ROOM, np.int8), np.empty(ROOM, np.int64), np.empty(ROOM)
-    lefts, rights, order = np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH)
-    count = 0
+def _scan_piece(problem, begin, end, rho1, start, gradient):
+    """The violators among the observations begin..end - 1; `gradient` at their working set."""
+    layout, occurrences = problem.layout, problem.occurrences
+    sums, scratch, room, count = _make_sums(layout.n_labels), _make_scratch(layout.n_labels), _make_room(ROOM), 0
     for x in range(begin, end):
-        carries = kinds[x]
-        total = 0.0
-        for k in range(ptr[x], ptr[x + 1]):
-            total += weights[sequence_of[entry[k] // templates]]
-        held = (
-            layout.unigram_ptr[x + 1] > layout.unigram_ptr[x]
-            or layout.start_ptr[x + 1] > layout.start_ptr[x]
-            or layout.bigram_ptr[x + 1] > layout.bigram_ptr[x]
-        )
-        if total <= rho1 and not held:
-            continue  # |gradient| is at most the weight of all occurrences
-        single[:] = 0.0
-        first[:] = 0.0
-        pair[:] = 0.0
-        used, matrix = 0, -1
-        for k in range(ptr[x], ptr[x + 1]):
-            t = entry[k] // templates
-            n = sequence_of[t]
-            if weights[n] == 0.0:
-                continue
-            at_start = t == offsets[n]
-            w = wide_row[t]
-            if w >= 0:
-                for y in range(n_labels):
-                    gamma[y] = wide_gamma[w, y]
-                if carries & BIGRAM and not at_start:
-                    for c in range(n_pairs):
-                        pair[c] += wide_pairs[w, c]
-            else:
-                position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
-                if carries & BIGRAM and not at_start:
-                    p = sets.of_position[t]
-                    if used == BATCH or state.slot[p] != matrix:
-                        add_products(order, order, 0, used, lefts, rights, 0, plain)
-                        used = 0
-                    if state.slot[p] != matrix:
-                        close_matrix(state.dense, matrix, plain, pair)
-                        matrix = state.slot[p]
-                    add_entries(state, p, matrix, left, right, pair)
-                    for y in range(n_labels):
-                        lefts[used, y], rights[used, y] = left[y], right[y]
-                    used += 1
-            gamma[labels[t]] -= weights[n]
-            for y in range(n_labels):
-                single[y] += gamma[y]
-            if at_start:
-                for y in range(n_labels):
-                    first[y] += gamma[y]
-            else:
-                pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
-        add_products(order, order, 0, used, lefts, rights, 0, plain)
-        close_matrix(state.dense, matrix, plain, pair)
+        if not _may_matter(problem, x, rho1):
+            continue
+        _sum_observation(problem, x, sums, scratch)
+        carries = occurrences.kinds[x]
         for f in range(3):
-            values = single if f == 0 else first if f == 1 else pair
+            values = sums.unigram if f == 0 else sums.start if f == 1 else sums.bigram
             slots = layout.unigram_ptr if f == 0 else layout.start_ptr if f == 1 else layout.bigram_ptr
             code = layout.unigram_code if f == 0 else layout.start_code if f == 1 else layout.bigram_code
             for s in range(slots[x], slots[x + 1]):
@@ -303,25 +311,116 @@ def _scan_piece(
             over = 0
             for c in range(len(values)):
                 over += abs(values[c]) > rho1
-            while count + over > len(key):
-                family, key, excess = _doubled(family, key, excess)
+            while count + over > len(room.key):
+                room = _doubled(room)
             if over:
-                count = _collect(values, f, x, rho1, count, family, key, excess)
-    return family[:count], key[:count], excess[:count]
+                count = _collect(values, f, x, rho1, count, room)
+    return Violators(room.family[:count], room.key[:count], room.excess[:count])
 
 
 @kernel
-def _doubled(family, key, excess):
-    n = len(key)
-    more = np.empty(2 * n, np.int8), np.empty(2 * n, np.int64), np.empty(2 * n)
-    more[0][:n], more[1][:n], more[2][:n] = family, key, excess
+def _make_sums(n_labels):
+    return Sums(np.empty(n_labels), np.empty(n_labels), np.empty(n_labels * n_labels))
+
+
+@kernel
+def _make_scratch(n_labels):
+    return Scratch(
+        np.empty(n_labels), np.empty(n_labels), np.empty(n_labels), np.zeros(n_labels * n_labels),
+        np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH),
+    )  # fmt: skip
+
+
+@kernel
+def _make_room(size):
+    return Violators(np.empty(size, np.int8), np.empty(size, np.int64), np.empty(size))
+
+
+@kernel
+def _may_matter(problem, x, rho1):
+    """Whether x has a weight in the working set or may violate: |gradient| is at most the weight of all occurrences."""
+    layout, occurrences = problem.layout, problem.occurrences
+    weights, sequence_of = problem.data.weights, problem.index.sequence_of
+    total = 0.0
+    for k in range(occurrences.ptr[x], occurrences.ptr[x + 1]):
+        total += weights[sequence_of[occurrences.position[k]]]
+    return (
+        not total <= rho1
+        or layout.unigram_ptr[x + 1] > layout.unigram_ptr[x]
+        or layout.start_ptr[x + 1] > layout.start_ptr[x]
+        or layout.bigram_ptr[x + 1] > layout.bigram_ptr[x]
+    )
+
+
+@kernel
+def _sum_observation(problem, x, sums, scratch):
+    """The gradient of the loss at all virtual weights of x: expected less observed counts into `sums`."""
+    data, index, state, occurrences, wide = (
+        problem.data, problem.index, problem.state, problem.occurrences, problem.wide
+    )  # fmt: skip
+    offsets, weights, labels, of_position = data.offsets, data.weights, data.labels, problem.sets.of_position
+    single, first, pair = sums.unigram, sums.start, sums.bigram
+    gamma, left, right, plain = scratch.gamma, scratch.left, scratch.right, scratch.plain
+    lefts, rights, order = scratch.lefts, scratch.rights, scratch.order
+    n_labels, bigram = len(single), occurrences.kinds[x] & BIGRAM
+    single[:] = 0.0
+    first[:] = 0.0
+    pair[:] = 0.0
+    used, matrix = 0, -1
+    for k in range(occurrences.ptr[x], occurrences.ptr[x + 1]):
+        t = occurrences.position[k]
+        n = index.sequence_of[t]
+        if weights[n] == 0.0:
+            continue
+        at_start = t == offsets[n]
+        w = wide.row[t]
+        if w >= 0:
+            for y in range(n_labels):
+                gamma[y] = wide.gamma[w, y]
+            if bigram and not at_start:
+                for c in range(len(pair)):
+                    pair[c] += wide.pairs[w, c]
+        else:
+            position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
+            if bigram and not at_start:
+                p = of_position[t]
+                if used == BATCH or state.slot[p] != matrix:
+                    add_products(order, order, 0, used, lefts, rights, 0, plain)
+                    used = 0
+                if state.slot[p] != matrix:
+                    close_matrix(state.dense, matrix, plain, pair)
+                    matrix = state.slot[p]
+                add_entries(state, p, matrix, left, right, pair)
+                for y in range(n_labels):
+                    lefts[used, y], rights[used, y] = left[y], right[y]
+                used += 1
+        gamma[labels[t]] -= weights[n]
+        for y in range(n_labels):
+            single[y] += gamma[y]
+        if at_start:
+            for y in range(n_labels):
+                first[y] += gamma[y]
+        else:
+            pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
+    add_products(order, order, 0, used, lefts, rights, 0, plain)
+    close_matrix(state.dense, matrix, plain, pair)
+
+
+@kernel
+def _doubled(room):
+    """Twice the room, with what is in it."""
+    n = len(room.key)
+    more = _make_room(2 * n)
+    more.family[:n], more.key[:n], more.excess[:n] = room.family, room.key, room.excess
     return more
 
 
 @kernel
-def _collect(values, f, x, rho1, count, family, key, excess):
+def _collect(values, f, x, rho1, count, room):
+    """Put the violators among the values of family f of x behind the `count` in the room; how many there are then."""
     for c in range(len(values)):
         if abs(values[c]) > rho1:
-            family[count], key[count], excess[count] = f, np.int64(x) * len(values) + c, abs(values[c]) - rho1
+            room.family[count], room.key[count] = f, np.int64(x) * len(values) + c
+            room.excess[count] = abs(values[c]) - rho1
             count += 1
     return count
