@@ -55,6 +55,8 @@ DENSE_ROOM = 2 << 30  # bytes of matrices of factors; sets beyond it, the rarest
 class Blocks:
     """The blocks of a chain objective at theta, which is changed in place as blocks move."""
 
+    in_parts = False  # all sequences are in one place
+
     def __init__(self, objective, theta: np.ndarray):
         self.theta, self.observed = theta, objective.observed
         self.data, self.layout, self.sets = objective.dataset, objective.layout, objective.sets

@@ -121,6 +121,8 @@ def _joined(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.
 class Sweeps:
     """What the solver `sbcd` asks of blocks, answered by the parts of a pool; theta is changed in place."""
 
+    in_parts = True  # a block may be `shared` by several pieces; `sweep_the_rest` visits those that are not
+
     def __init__(self, pool, layout: Layout, observed: np.ndarray, theta: np.ndarray):
         self.pool, self.layout, self.observed, self.theta = pool, layout, observed, theta
         self.count = layout.n_observations

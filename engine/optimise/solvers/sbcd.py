@@ -93,7 +93,7 @@ def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvat
     Where the data lie in parts, blocks that occur in several of their pieces come first. A block that occurs in one
     only is the business of that one, and those of different ones, which share no sequence, move at the same time.
     """
-    if not hasattr(blocks, "shared"):
+    if not blocks.in_parts:
         return sweep_here(blocks, live, penalty, factor, curvature, full)
     moved = False
     for x in with_live_weights(blocks.layout, live, blocks.occurrences):
@@ -131,13 +131,15 @@ def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
 
 
 def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature, full: int) -> bool:
-    """Visit a block of several pieces, which are evaluated on the pool of threads."""
-    theta, layout, observed = blocks.theta, blocks.layout, blocks.observed
+    """Visit a block of several pieces: in Python, so that its pieces are evaluated on the pool of threads, or by parts.
+
+    A piece takes long enough for what Python adds not to count. With blocks of one piece it would: see `_visit_small`.
+    """
+    theta, observed = blocks.theta, blocks.observed
     rho1, rho2, nothing = penalty.rho1, penalty.rho2, np.empty(0, np.int32)
-    moved = changed = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
-    slot, at, code = live_slots(theta, layout, live, x)
+    moved, slot, at, code, base = _begin_visit(theta, blocks.layout, live, x, rho1, rho2)
     hot = blocks.visit(x)
-    base, gained, steps, derive, stale = theta[slot], 0.0, 0, True, False
+    gained, steps, derive, stale, changed = 0.0, 0, True, False, moved
     for _ in range(TRIALS):
         if changed:
             blocks.refresh(x)
@@ -152,7 +154,7 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
             if change <= 0.0:
                 base, moved, stale = theta[slot], True, False
                 gained, steps = gained + change, steps + 1
-                if steps == STEPS or change > ENOUGH * gained:
+                if _is_last(steps, change, gained):
                     break
                 derive, changed = True, False
                 continue
@@ -172,14 +174,17 @@ def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curv
 def _visit_small(
     theta, layout, data, sets, sharing, index, state, observed, live, chosen, rho1, rho2, factor, curvature, full
 ):
-    """The same for blocks of one piece, one after the other without leaving compiled code."""
+    """The same for blocks of one piece, of which there is nothing to share out and which may be many thousands.
+
+    One kernel takes them one after the other without leaving compiled code. Where a visit begins, what it
+    proposes, how that is judged and when it ends are functions that both kinds of visit call.
+    """
     anything = False
     for x in chosen:
         rows = index.rows[index.rows_ptr[x] : index.rows_ptr[x + 1]]
-        moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
-        slot, at, code = live_slots(theta, layout, live, x)
+        moved, slot, at, code, base = _begin_visit(theta, layout, live, x, rho1, rho2)
         first, second = np.zeros(2 * layout.n_labels + len(code)), np.zeros(2 * layout.n_labels + len(code))
-        base, gained, loss, steps, derive, stale = theta[slot], 0.0, 0.0, 0, True, False
+        gained, loss, steps, derive, stale = 0.0, 0.0, 0, True, False
         matrix = np.zeros((0, 0))
         piece, changed, leave, trials = index.piece_ptr[x], moved, False, 0
         hot = make_hot(layout.n_labels, index.piece[piece + 1] - index.piece[piece])
@@ -205,7 +210,7 @@ def _visit_small(
                 if change <= 0.0:
                     base, moved, stale = theta[slot], True, False
                     gained, steps = gained + change, steps + 1
-                    if steps == STEPS or change > ENOUGH * gained:
+                    if _is_last(steps, change, gained):
                         break
                     first[:] = 0.0
                     second[:] = 0.0
@@ -223,6 +228,20 @@ def _visit_small(
             curvature[slot[k]] = second[at[k]]
         anything = anything or moved
     return anything
+
+
+@kernel
+def _begin_visit(theta, layout, live, x, rho1, rho2):
+    """Balance block x: (whether that moved it, its live slots as of `live_slots`, their weights then)."""
+    moved = balance(theta, layout.unigram_ptr, x, layout.n_labels, rho1, rho2)
+    slot, at, code = live_slots(theta, layout, live, x)
+    return moved, slot, at, code, theta[slot]
+
+
+@kernel
+def _is_last(steps, change, gained):
+    """Whether a step that was taken ends the visit: `steps` and what they `gained` are with it."""
+    return steps == STEPS or change > ENOUGH * gained
 
 
 @kernel
