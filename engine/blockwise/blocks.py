@@ -13,10 +13,10 @@ from espalier.engine.blockwise.factors import (
     Bases,
     BlockState,
     Entries,
-    Factors,
-    Limits,
+    EntryLimits,
     Messages,
     Scores,
+    SetFactors,
     Sharing,
     renew_bases,
     renew_rows,
@@ -349,23 +349,23 @@ def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, inde
     )
 
 
-def _limits(used: np.ndarray, n_bases: int, n_pairs: int, sparse: str) -> Limits:
+def _limits(used: np.ndarray, n_bases: int, n_pairs: int, sparse: str) -> EntryLimits:
     """For sets that so many positions have."""
     thin, rare = (THIN_SHARE, RARE_SHARE) if sparse == "auto" else (density(sparse), density(sparse))
-    return Limits(
+    return EntryLimits(
         whole=(np.where(used < RARE, rare, thin) * n_pairs).astype(np.int64),
         rest=np.full(len(used), rare * n_pairs).astype(np.int64),
         base=np.full(n_bases, thin * n_pairs).astype(np.int64),
     )
 
 
-def _factors(used: np.ndarray, n_bases: int, n_labels: int) -> Factors:
+def _factors(used: np.ndarray, n_bases: int, n_labels: int) -> SetFactors:
     """Places for matrices of the sets that most positions have; pages of those that no set uses are never touched."""
     n_sets = len(used)
     room = min(n_sets, max(1, DENSE_ROOM // (8 * n_labels**2)))
     place = np.full(n_sets, -1, np.int32)
     place[np.sort(np.argsort(-used, kind="stable")[:room])] = n_bases + np.arange(room)
-    return Factors(
+    return SetFactors(
         place=place,
         slot=np.full(n_sets, -1, np.int32),
         shift=np.zeros(n_sets),
@@ -375,7 +375,7 @@ def _factors(used: np.ndarray, n_bases: int, n_labels: int) -> Factors:
     )
 
 
-def _entries(layout: Layout, sets: PairSets, limits: Limits, place: np.ndarray) -> Entries:
+def _entries(layout: Layout, sets: PairSets, limits: EntryLimits, place: np.ndarray) -> Entries:
     """Room for as many entries as a set can have before it takes its own matrix, if it has a place for one."""
     runs = np.concatenate([[0], np.cumsum(np.diff(layout.bigram_ptr)[sets.observation])])
     lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], layout.n_labels**2)

@@ -47,7 +47,7 @@ class Scores(NamedTuple):
     width: np.ndarray  # float64 [R], max u - min u
 
 
-class Limits(NamedTuple):
+class EntryLimits(NamedTuple):
     """Which form a set or a base takes; these do not follow theta."""
 
     whole: np.ndarray  # int64 [P], entries up to which a set with a thin base is sparse
@@ -63,7 +63,7 @@ class Bases(NamedTuple):
     spread: np.ndarray  # float64 [B], max - min of the scores
 
 
-class Factors(NamedTuple):
+class SetFactors(NamedTuple):
     """The matrices M of the sets and how they are scaled."""
 
     place: np.ndarray  # int32 [P], the matrix that set p may have for its own, -1 = none
@@ -100,9 +100,9 @@ class BlockState(NamedTuple):
     """What follows theta: scores of positions, factors of sets, messages. Kernels take what they need before loops."""
 
     scores: Scores
-    limits: Limits
+    limits: EntryLimits
     bases: Bases
-    factors: Factors
+    factors: SetFactors
     entries: Entries
     messages: Messages
 

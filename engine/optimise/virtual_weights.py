@@ -75,7 +75,7 @@ class Virtual(NamedTuple):
     wide: Wide
 
 
-class Sums(NamedTuple):
+class VirtualGradient(NamedTuple):
     """The gradient of the loss at all virtual weights of one observation."""
 
     unigram: np.ndarray  # float64 [Y]
@@ -83,7 +83,7 @@ class Sums(NamedTuple):
     bigram: np.ndarray  # float64 [Y * Y]
 
 
-class Scratch(NamedTuple):
+class ScanScratch(NamedTuple):
     """Where the marginals of positions wait until those of a BATCH are summed."""
 
     gamma: np.ndarray  # float64 [Y], of one position
@@ -320,12 +320,12 @@ def _scan_piece(problem, begin, end, rho1, start, gradient):
 
 @kernel
 def _make_sums(n_labels):
-    return Sums(np.empty(n_labels), np.empty(n_labels), np.empty(n_labels * n_labels))
+    return VirtualGradient(np.empty(n_labels), np.empty(n_labels), np.empty(n_labels * n_labels))
 
 
 @kernel
 def _make_scratch(n_labels):
-    return Scratch(
+    return ScanScratch(
         np.empty(n_labels), np.empty(n_labels), np.empty(n_labels), np.zeros(n_labels * n_labels),
         np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH),
     )  # fmt: skip

@@ -131,9 +131,9 @@ def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
 
 
 def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature, full: int) -> bool:
-    """Visit a block of several pieces: in Python, so that its pieces are evaluated on the pool of threads, or by parts.
+    """Visit a block of several pieces, in Python, which hands them to the pool of threads or to the parts with them.
 
-    A piece takes long enough for what Python adds not to count. With blocks of one piece it would: see `_visit_small`.
+    `_visit_small` is the kernel for the others.
     """
     theta, observed = blocks.theta, blocks.observed
     rho1, rho2, nothing = penalty.rho1, penalty.rho2, np.empty(0, np.int32)
