@@ -64,8 +64,8 @@ class HmmLabeller(CrfLabeller):
         """Probabilities; what each label's unseen observations have in common is none, and templates without macros
         say nothing: their one observation is certain."""
         kind, observation, _, label = self.layout.slots()
-        certain = np.bincount(self._stream_of + 2, minlength=len(self.templates) + 2)[self._stream_of + 2] <= 2
-        certain &= self._stream_of >= 0  # it and the unknown one
+        plain = np.array([*(not template.macros for template in self.parsed), False])  # False of no template
+        certain = plain[self._stream_of]
         slots = np.flatnonzero((kind > 0) | ((observation != self._beside.transitions) & ~certain[observation]))
         emitted = (kind == 0) & (observation != self._beside.final)
         stream = self._stream_of[observation[slots]]

@@ -131,6 +131,8 @@ def _most_important(line: str, names: list[str], labels: list[str], unigram, big
     used = np.sort(used[np.argsort(-both[keep][:, used].sum(axis=0), kind="stable")[:columns]])
     shown = np.ix_(keep, used)
     total, every = both.sum(), int(both.any(axis=1).sum())
+    if not total:
+        raise EspalierError(f"the template {line} has no weight to draw: choose another with --template")
     names, labels = [names[i] for i in keep], [labels[i] for i in used]
     return Picture(line, names, labels, unigram[shown], bigram[shown], every, float(both[shown].sum() / total))
 
