@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from espalier.engine import warm_start
-from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
 from espalier.engine.families.labeller import Labeller
-from espalier.engine.families.memm import MemmObjective
-from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
@@ -99,7 +96,7 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
         dataset = shards.read_all(weights)
         job.check_labels(dataset)
         layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
-        yield whole_objective(job.family, dataset, layout, options.sparse), layout
+        yield job.objective(dataset, layout, options.sparse), layout
         return
     if options.pairs == "all":
         layout = dense_layout(n_labels, kinds, options.start)
@@ -116,11 +113,6 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     cluster = options.cluster, job.root, shards, bounds, layout, options.sparse, options.threads
     with training.pool(*cluster, say=job.progress.say) as pool:
         yield ShardedObjective(pool, layout, *beginning), layout
-
-
-def whole_objective(family: str, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
-    """The objective of a family over data in this process."""
-    return MemmObjective(dataset, layout) if family == "memm" else ChainObjective(dataset, layout, sparse)
 
 
 def models_of(job: Job, layout: Layout) -> ModelOf:

@@ -12,9 +12,11 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.memm import MemmObjective
+from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.runtime.kernel_cache import source_hash
-from espalier.engine.weights.layout import KINDS
+from espalier.engine.weights.layout import KINDS, Layout
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -108,6 +110,10 @@ class Job:
                 "run `espalier stage weigh` again"
             )
         return weights
+
+    def objective(self, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
+        """The objective of its family over data in this process."""
+        return MemmObjective(dataset, layout) if self.family == "memm" else ChainObjective(dataset, layout, sparse)
 
     def shards(self, split: str = "train") -> store.Shards:
         return store.Shards(self.root, split, self.manifest)

@@ -13,7 +13,6 @@ import psutil
 
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.memm import MemmObjective
 from espalier.engine.losses.chain_objective import ChainObjective, Extent
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut, moved_bytes, part_bytes
@@ -175,7 +174,7 @@ def of_gradients(job: Job) -> dict:
     part = sample(shards)
     job.check_labels(part)
     layout = make_layout("seen", part, n_labels, kinds, options.start)
-    objective = MemmObjective(part, layout) if job.family == "memm" else ChainObjective(part, layout, options.sparse)
+    objective = job.objective(part, layout, options.sparse)
     columns, seconds = objective.dataset.observations.shape[1], seconds_of(objective, tokens, weights)
     needed, cluster = bytes_needed(job, tokens, objective, weights, options), None
     if options.cluster:

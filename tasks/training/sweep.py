@@ -19,7 +19,7 @@ from espalier.tasks.pages.path_page import PAGE, as_page
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.training import plan
-from espalier.tasks.training.by_gradient import models_of, whole_objective
+from espalier.tasks.training.by_gradient import models_of
 from espalier.tasks.training.job import Job, Options
 from espalier.tasks.training.rho1_path import (
     POINTS,
@@ -63,7 +63,7 @@ def follow(
     layout = make_layout(options.pairs, train, len(job.labels), job.kinds, options.start)
     model_of = models_of(job, layout)
     development = development_of(job, model_of)
-    objective = whole_objective(job.family, train, layout, options.sparse)
+    objective = job.objective(train, layout, options.sparse)
 
     def on_point(found: dict, theta: np.ndarray) -> None:
         found["train_token_error"] = train_error(model_of(theta), train)
