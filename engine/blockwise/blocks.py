@@ -9,7 +9,20 @@ import operator
 
 import numpy as np
 
-from espalier.engine.blockwise.factors import BlockState, Sharing, renew_bases, renew_rows, renew_sets, stale_sets
+from espalier.engine.blockwise.factors import (
+    Bases,
+    BlockState,
+    Entries,
+    EntryLimits,
+    Messages,
+    Scores,
+    SetFactors,
+    Sharing,
+    renew_bases,
+    renew_rows,
+    renew_sets,
+    stale_sets,
+)
 from espalier.engine.blockwise.gradient import block_gradient
 from espalier.engine.blockwise.kernels import (
     Hot,
@@ -62,10 +75,10 @@ class Blocks:
     def restart(self) -> None:
         """Bring everything up to theta, which may have changed anywhere."""
         self._renew_rows(np.arange(len(self.index.example)))
-        self._renew_bases(np.arange(len(self.state.thin)))
+        self._renew_bases(np.arange(len(self.state.bases.thin)))
         self._renew_sets(np.arange(len(self.sets.ptr) - 1))
-        self.state.alpha_until[:] = self.data.offsets[:-1]
-        self.state.beta_from[:] = self.data.offsets[1:]
+        self.state.messages.alpha_until[:] = self.data.offsets[:-1]
+        self.state.messages.beta_from[:] = self.data.offsets[1:]
 
     def refresh(self, x: int) -> None:
         """Bring all that depends on the weights of block x up to theta."""
@@ -196,10 +209,21 @@ def share_bases(sets: PairSets, layout: Layout) -> Sharing:
     bases = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(base_ptr))[by_base.entry]
     by_rest = invert(sets.observation[beyond], n_observations)
     held = invert(base, len(first))
+    bases_ptr, bases = _without_repeats(by_base.ptr, bases)
+    sets_ptr, in_sets = _without_repeats(by_rest.ptr, owner[beyond][by_rest.entry])
     return Sharing(
-        base, base_ptr, base_member, _pointers(owner[beyond], n_sets), sets.observation[beyond],
-        *_without_repeats(by_base.ptr, bases), *_without_repeats(by_rest.ptr, owner[beyond][by_rest.entry]), *held,
-    )  # fmt: skip
+        base=base,
+        base_ptr=base_ptr,
+        base_member=base_member,
+        rest_ptr=_pointers(owner[beyond], n_sets),
+        rest_member=sets.observation[beyond],
+        bases_ptr=bases_ptr,
+        bases=bases,
+        sets_ptr=sets_ptr,
+        sets=in_sets,
+        held_ptr=held.ptr,
+        held=held.entry,
+    )
 
 
 def _distinct_runs(members: np.ndarray, owner: np.ndarray, n_sets: int) -> tuple[np.ndarray, np.ndarray]:
@@ -244,9 +268,18 @@ def _index(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing) -> I
     rank[order] = np.arange(len(position)) - piece[piece_of[order]] if len(position) else 0
     rows_ptr, rows = _holders(data.observations[example], n_observations)
     return Index(
-        ptr, position, repeats, rank, piece_ptr.astype(np.int64), piece.astype(np.int64), sequence_of,
-        row_of, example, rows_ptr, rows,
-    )  # fmt: skip
+        ptr=ptr,
+        position=position,
+        repeats=repeats,
+        rank=rank,
+        piece_ptr=piece_ptr.astype(np.int64),
+        piece=piece.astype(np.int64),
+        sequence_of=sequence_of,
+        row_of=row_of,
+        example=example,
+        rows_ptr=rows_ptr,
+        rows=rows,
+    )
 
 
 def _pointers(owner: np.ndarray, n_keys: int) -> np.ndarray:
@@ -300,31 +333,77 @@ def _without_repeats(ptr: np.ndarray, entry: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, index: Index, sparse: str) -> BlockState:
-    """Room for what follows theta. Pages of matrices that no set uses are never touched."""
-    n_labels, n_sets, n_rows, tokens = layout.n_labels, len(sets.ptr) - 1, len(index.example), len(data.labels)
-    n_bases, n_pairs, auto = len(sharing.held_ptr) - 1, n_labels**2, sparse == "auto"
+    """Room for what follows theta."""
+    n_labels, n_sets, n_rows = layout.n_labels, len(sets.ptr) - 1, len(index.example)
+    n_bases = len(sharing.held_ptr) - 1
     used = np.bincount(sets.of_position[sets.of_position >= 0], minlength=n_sets)
-    thin, rare = (THIN_SHARE, RARE_SHARE) if auto else (density(sparse), density(sparse))
-    most = (np.where(used < RARE, rare, thin) * n_pairs).astype(np.int64)
-    most_rest = np.full(n_sets, rare * n_pairs).astype(np.int64)
-    most_base = np.full(n_bases, thin * n_pairs).astype(np.int64)
-    room = min(n_sets, max(1, DENSE_ROOM // (8 * n_pairs)))
+    limits = _limits(used, n_bases, n_labels**2, sparse)
+    factors = _factors(used, n_bases, n_labels)
+    return BlockState(
+        scores=Scores(e=np.empty((n_rows, n_labels)), top=np.empty(n_rows), width=np.empty(n_rows)),
+        limits=limits,
+        bases=Bases(thin=np.zeros(n_bases, bool), shift=np.zeros(n_bases), spread=np.zeros(n_bases)),
+        factors=factors,
+        entries=_entries(layout, sets, limits, factors.place),
+        messages=_messages(data, n_labels),
+    )
+
+
+def _limits(used: np.ndarray, n_bases: int, n_pairs: int, sparse: str) -> EntryLimits:
+    """For sets that so many positions have."""
+    thin, rare = (THIN_SHARE, RARE_SHARE) if sparse == "auto" else (density(sparse), density(sparse))
+    return EntryLimits(
+        whole=(np.where(used < RARE, rare, thin) * n_pairs).astype(np.int64),
+        rest=np.full(len(used), rare * n_pairs).astype(np.int64),
+        base=np.full(n_bases, thin * n_pairs).astype(np.int64),
+    )
+
+
+def _factors(used: np.ndarray, n_bases: int, n_labels: int) -> SetFactors:
+    """Places for matrices of the sets that most positions have; pages of those that no set uses are never touched."""
+    n_sets = len(used)
+    room = min(n_sets, max(1, DENSE_ROOM // (8 * n_labels**2)))
     place = np.full(n_sets, -1, np.int32)
     place[np.sort(np.argsort(-used, kind="stable")[:room])] = n_bases + np.arange(room)
+    return SetFactors(
+        place=place,
+        slot=np.full(n_sets, -1, np.int32),
+        shift=np.zeros(n_sets),
+        spread=np.zeros(n_sets),
+        rest_spread=np.zeros(n_sets),
+        dense=np.empty((n_bases + room, n_labels, n_labels)),
+    )
+
+
+def _entries(layout: Layout, sets: PairSets, limits: EntryLimits, place: np.ndarray) -> Entries:
+    """Room for as many entries as a set can have before it takes its own matrix, if it has a place for one."""
     runs = np.concatenate([[0], np.cumsum(np.diff(layout.bigram_ptr)[sets.observation])])
-    lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], n_pairs)
-    lengths = np.where(place >= 0, np.minimum(lengths, np.maximum(np.maximum(most, most_rest), 0)), lengths)
+    lengths = np.minimum(runs[sets.ptr[1:]] - runs[sets.ptr[:-1]], layout.n_labels**2)
+    most = np.maximum(np.maximum(limits.whole, limits.rest), 0)
+    lengths = np.where(place >= 0, np.minimum(lengths, most), lengths)
     end = np.cumsum(lengths).astype(np.int64)
-    entries = int(end[-1]) if n_sets else 0
-    return BlockState(
-        np.empty((n_rows, n_labels)), np.empty(n_rows), np.empty(n_rows), most, most_rest, most_base,
-        np.zeros(n_bases, bool), np.zeros(n_bases), np.zeros(n_bases), place, np.full(n_sets, -1, np.int32),
-        np.zeros(n_sets), np.zeros(n_sets), np.zeros(n_sets), np.empty((n_bases + room, n_labels, n_labels)),
-        end - lengths, end, np.empty(entries, np.int32), np.empty(entries, np.int32), np.empty(entries),
-        np.empty((tokens, n_labels)), np.empty((tokens, n_labels)),
-        np.empty(tokens), np.empty(tokens), np.empty(tokens),
-        data.offsets[:-1].copy(), data.offsets[1:].copy(),
-    )  # fmt: skip
+    size = int(end[-1]) if len(end) else 0
+    return Entries(
+        begin=end - lengths,
+        end=end,
+        row=np.empty(size, np.int32),
+        column=np.empty(size, np.int32),
+        value=np.empty(size),
+    )
+
+
+def _messages(data: Dataset, n_labels: int) -> Messages:
+    """Room for messages, none of which is known."""
+    tokens = len(data.labels)
+    return Messages(
+        alpha=np.empty((tokens, n_labels)),
+        beta=np.empty((tokens, n_labels)),
+        scale=np.empty(tokens),
+        alpha_level=np.empty(tokens),
+        beta_level=np.empty(tokens),
+        alpha_until=data.offsets[:-1].copy(),
+        beta_from=data.offsets[1:].copy(),
+    )
 
 
 class BlockObjective:

@@ -39,29 +39,54 @@ class Sharing(NamedTuple):
     held: np.ndarray  # int32
 
 
-class BlockState(NamedTuple):
-    """What follows theta: exp of the position scores by distinct row, factors by set, messages by position."""
+class Scores(NamedTuple):
+    """exp of the position scores u, by distinct row of observations."""
 
     e: np.ndarray  # float64 [R, Y], exp(u - top)
     top: np.ndarray  # float64 [R]
     width: np.ndarray  # float64 [R], max u - min u
-    most: np.ndarray  # int64 [P], entries up to which a set with a thin base is sparse
-    most_rest: np.ndarray  # int64 [P], entries up to which a set takes the matrix of its base
-    most_base: np.ndarray  # int64 [B], non-zero scores up to which a base is thin: it has no matrix
+
+
+class EntryLimits(NamedTuple):
+    """Which form a set or a base takes; these do not follow theta."""
+
+    whole: np.ndarray  # int64 [P], entries up to which a set with a thin base is sparse
+    rest: np.ndarray  # int64 [P], entries up to which a set takes the matrix of its base
+    base: np.ndarray  # int64 [B], non-zero scores up to which a base is thin: it has no matrix
+
+
+class Bases(NamedTuple):
+    """The scores that the members of a base have together."""
+
     thin: np.ndarray  # bool [B]
-    base_shift: np.ndarray  # float64 [B]
-    base_spread: np.ndarray  # float64 [B], max - min of the scores
+    shift: np.ndarray  # float64 [B]
+    spread: np.ndarray  # float64 [B], max - min of the scores
+
+
+class SetFactors(NamedTuple):
+    """The matrices M of the sets and how they are scaled."""
+
     place: np.ndarray  # int32 [P], the matrix that set p may have for its own, -1 = none
     slot: np.ndarray  # int32 [P], the matrix that set p has: its base's, its own, -1 = all ones
     shift: np.ndarray  # float64 [P]
     spread: np.ndarray  # float64 [P], at least max - min of the pair scores
     rest_spread: np.ndarray  # float64 [P], the part of it beyond the base
     dense: np.ndarray  # float64 [B + D, Y, Y], exp(s - shift), of bases and then of sets; zero where too wide for it
-    begin: np.ndarray  # int64 [P], entries of a set
+
+
+class Entries(NamedTuple):
+    """The entries D of the sets; those of set p are begin[p]..end[p] - 1."""
+
+    begin: np.ndarray  # int64 [P]
     end: np.ndarray  # int64 [P]
     row: np.ndarray  # int32
     column: np.ndarray  # int32
-    entry: np.ndarray  # float64, exp(s) - 1
+    value: np.ndarray  # float64, exp(s) - 1
+
+
+class Messages(NamedTuple):
+    """Forward and backward messages by position, and how far they are right in each sequence."""
+
     alpha: np.ndarray  # float64 [T, Y]
     beta: np.ndarray  # float64 [T, Y]
     scale: np.ndarray  # float64 [T], what alpha_t was divided by
@@ -71,17 +96,29 @@ class BlockState(NamedTuple):
     beta_from: np.ndarray  # int64 [N], beta is right from this position on
 
 
+class BlockState(NamedTuple):
+    """What follows theta: scores of positions, factors of sets, messages. Kernels take what they need before loops."""
+
+    scores: Scores
+    limits: EntryLimits
+    bases: Bases
+    factors: SetFactors
+    entries: Entries
+    messages: Messages
+
+
 # Making ---------------------------------------------------------------------------------------------
 
 
 @kernel
 def renew_rows(theta, layout, observations, offsets, index, state, which):
     """e, top and width of the distinct rows `which`; e is left alone where scaling cannot serve."""
+    scores = state.scores
     n_labels = layout.n_labels
     score, out = np.empty(n_labels), np.empty(n_labels)
     power, high, low = np.empty(n_labels, np.int64), np.empty(LANES), np.empty(LANES)
     power_as_float = power.view(np.float64)
-    e, example, sequence_of = state.e, index.example, index.sequence_of
+    e, example, sequence_of = scores.e, index.example, index.sequence_of
     for r in which:
         t = example[r]
         for y in range(n_labels):
@@ -90,7 +127,7 @@ def renew_rows(theta, layout, observations, offsets, index, state, which):
         if t == offsets[sequence_of[t]]:
             add_runs(theta, layout.start_ptr, layout.start_code, observations, t, score)
         top, bottom = extremes(score, high, low)
-        state.top[r], state.width[r] = top, top - bottom
+        scores.top[r], scores.width[r] = top, top - bottom
         if top - bottom <= SAFE_RANGE:
             exponentiate(score, top, power, power_as_float, out)
             for y in range(n_labels):
@@ -100,12 +137,13 @@ def renew_rows(theta, layout, observations, offsets, index, state, which):
 @kernel
 def renew_bases(theta, layout, sharing, state, which):
     """The matrices of the bases `which`, but of thin ones, and what their sets take from them; `stale_sets` is next."""
+    limits, bases, factors = state.limits, state.bases, state.factors
     n_labels = layout.n_labels
     n_pairs = n_labels * n_labels
     score, out = np.empty(n_pairs), np.empty(n_pairs)
     power, high, low = np.empty(n_pairs, np.int64), np.empty(LANES), np.empty(LANES)
     power_as_float = power.view(np.float64)
-    ptr, code, dense, held = layout.bigram_ptr, layout.bigram_code, state.dense, sharing.held
+    ptr, code, dense, held = layout.bigram_ptr, layout.bigram_code, factors.dense, sharing.held
     for b in which:
         score[:] = 0.0
         for m in range(sharing.base_ptr[b], sharing.base_ptr[b + 1]):
@@ -115,11 +153,11 @@ def renew_bases(theta, layout, sharing, state, which):
         for c in range(n_pairs):
             nonzero += score[c] != 0.0
         highest, lowest = extremes(score, high, low)
-        state.thin[b] = nonzero <= state.most_base[b] and lowest >= LOWEST and highest <= SAFE_RANGE
-        if state.thin[b]:
+        bases.thin[b] = nonzero <= limits.base[b] and lowest >= LOWEST and highest <= SAFE_RANGE
+        if bases.thin[b]:
             continue
         shift, spread = highest, highest - lowest
-        state.base_shift[b], state.base_spread[b] = shift, spread
+        bases.shift[b], bases.spread[b] = shift, spread
         if spread <= SAFE_RANGE:
             exponentiate(score, highest, power, power_as_float, out)
         else:
@@ -129,22 +167,23 @@ def renew_bases(theta, layout, sharing, state, which):
                 dense[b, i, j] = out[i * n_labels + j]
         for k in range(sharing.held_ptr[b], sharing.held_ptr[b + 1]):
             p = held[k]
-            if state.slot[p] == b:
-                state.shift[p], state.spread[p] = shift, spread + state.rest_spread[p]
+            if factors.slot[p] == b:
+                factors.shift[p], factors.spread[p] = shift, spread + factors.rest_spread[p]
 
 
 @kernel
 def stale_sets(sharing, state, which):
     """The sets of the bases `which` that have to be made anew when their bases have been."""
+    bases, factors = state.bases, state.factors
     size = 0
     for b in which:
         for k in range(sharing.held_ptr[b], sharing.held_ptr[b + 1]):
-            size += state.thin[b] or state.slot[sharing.held[k]] != b
+            size += bases.thin[b] or factors.slot[sharing.held[k]] != b
     found = np.empty(size, np.int32)
     at = 0
     for b in which:
         for k in range(sharing.held_ptr[b], sharing.held_ptr[b + 1]):
-            if state.thin[b] or state.slot[sharing.held[k]] != b:
+            if bases.thin[b] or factors.slot[sharing.held[k]] != b:
                 found[at] = sharing.held[k]
                 at += 1
     return found
@@ -153,11 +192,12 @@ def stale_sets(sharing, state, which):
 @kernel
 def renew_sets(theta, layout, sets, sharing, state, which):
     """The factors of the sets `which`, whose bases are up to theta."""
+    bases = state.bases
     n_pairs = layout.n_labels**2
     score, touched, seen = np.zeros(n_pairs), np.empty(n_pairs, np.int32), np.zeros(n_pairs, np.bool_)
     for p in which:
         b = sharing.base[p]
-        if not state.thin[b]:
+        if not bases.thin[b]:
             begin, end = sharing.rest_ptr[p], sharing.rest_ptr[p + 1]
             count = _scores(theta, layout, sharing.rest_member, begin, end, score, touched, seen)
             stored = _store_entries(state, p, layout.n_labels, score, touched, count, b)
@@ -165,7 +205,7 @@ def renew_sets(theta, layout, sets, sharing, state, which):
             if stored:
                 continue
         count = _scores(theta, layout, sets.observation, sets.ptr[p], sets.ptr[p + 1], score, touched, seen)
-        if not (state.thin[b] and _store_entries(state, p, layout.n_labels, score, touched, count, -1)):
+        if not (bases.thin[b] and _store_entries(state, p, layout.n_labels, score, touched, count, -1)):
             _store_matrix(state, p, layout.n_labels, score, touched, count)
         _clear(score, touched, seen, count)
 
@@ -209,36 +249,39 @@ def _clear(score, touched, seen, count):
 @kernel
 def _store_entries(state, p, n_labels, score, touched, count, b):
     """Set p as matrix b, or all ones for b = -1, and entries for the scores; False when it must have its own matrix."""
+    limits, bases, factors, entries = state.limits, state.bases, state.factors, state.entries
     nonzero, highest, lowest = 0, 0.0, 0.0
     for k in range(count):
         s = score[touched[k]]
         highest, lowest = max(highest, s), min(lowest, s)
         nonzero += s != 0.0
-    most = state.most[p] if b < 0 else state.most_rest[p]
+    most = limits.whole[p] if b < 0 else limits.rest[p]
     fits = nonzero <= most and lowest >= LOWEST and highest <= SAFE_RANGE
-    if not (fits or nonzero == 0 or state.place[p] < 0):
+    if not (fits or nonzero == 0 or factors.place[p] < 0):
         return False
-    at = state.begin[p]
+    at = entries.begin[p]
     for k in range(count):
         c = touched[k]
         if score[c] != 0.0:
-            state.row[at], state.column[at], state.entry[at] = c // n_labels, c % n_labels, np.expm1(score[c])
+            entries.row[at], entries.column[at], entries.value[at] = c // n_labels, c % n_labels, np.expm1(score[c])
             at += 1
-    state.end[p], state.slot[p], state.rest_spread[p] = at, b, highest - lowest
-    state.shift[p] = 0.0 if b < 0 else state.base_shift[b]
-    state.spread[p] = highest - lowest + (0.0 if b < 0 else state.base_spread[b])
+    entries.end[p], factors.slot[p], factors.rest_spread[p] = at, b, highest - lowest
+    factors.shift[p] = 0.0 if b < 0 else bases.shift[b]
+    factors.spread[p] = highest - lowest + (0.0 if b < 0 else bases.spread[b])
     return True
 
 
 @kernel
 def _store_matrix(state, p, n_labels, score, touched, count):
     """Set p as a matrix of its own."""
+    factors, entries = state.factors, state.entries
     highest = lowest = 0.0 if count < n_labels * n_labels else score[touched[0]]
     for k in range(count):
         highest, lowest = max(highest, score[touched[k]]), min(lowest, score[touched[k]])
-    d, dense = state.place[p], state.dense
+    d, dense = factors.place[p], factors.dense
     rest = np.exp(-highest) if count < n_labels * n_labels else 0.0
-    state.slot[p], state.shift[p], state.spread[p], state.end[p] = d, highest, highest - lowest, state.begin[p]
+    factors.slot[p], factors.shift[p], factors.spread[p] = d, highest, highest - lowest
+    entries.end[p] = entries.begin[p]
     for i in range(n_labels):
         for j in range(n_labels):
             dense[d, i, j] = rest
@@ -251,17 +294,17 @@ def _store_matrix(state, p, n_labels, score, touched, count):
 
 
 @kernel
-def pass_message(slot, matrices, begin, end, row, column, entry, p, vector, out):
+def pass_message(factors, entries, p, vector, out):
     """out(j) = sum_i vector(i) E_p(i, j)."""
-    n = len(vector)
-    d = slot[p]
+    matrices, row, column, entry = factors.dense, entries.row, entries.column, entries.value
+    begin, end, d, n = entries.begin[p], entries.end[p], factors.slot[p], len(vector)
     if d < 0:
         total = 0.0
         for i in range(n):
             total += vector[i]
         for j in range(n):
             out[j] = total
-        for k in range(begin[p], end[p]):
+        for k in range(begin, end):
             out[column[k]] += vector[row[k]] * entry[k]
         return
     for j in range(n):
@@ -280,23 +323,23 @@ def pass_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
         a = vector[i]
         for j in range(n):
             out[j] += a * matrices[d, i, j]
-    for k in range(begin[p], end[p]):
+    for k in range(begin, end):
         i, j = row[k], column[k]
         out[j] += vector[i] * matrices[d, i, j] * entry[k]
 
 
 @kernel
-def pull_message(slot, matrices, begin, end, row, column, entry, p, vector, out):
+def pull_message(factors, entries, p, vector, out):
     """out(i) = sum_j E_p(i, j) vector(j): the backward step from the matrices of the forward one."""
-    n = len(vector)
-    d = slot[p]
+    matrices, row, column, entry = factors.dense, entries.row, entries.column, entries.value
+    begin, end, d, n = entries.begin[p], entries.end[p], factors.slot[p], len(vector)
     if d < 0:
         total = 0.0
         for j in range(n):
             total += vector[j]
         for i in range(n):
             out[i] = total
-        for k in range(begin[p], end[p]):
+        for k in range(begin, end):
             out[row[k]] += vector[column[k]] * entry[k]
         return
     whole = n - n % 4
@@ -314,7 +357,7 @@ def pull_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
         for j in range(n):
             a += matrices[d, i, j] * vector[j]
         out[i] = a
-    for k in range(begin[p], end[p]):
+    for k in range(begin, end):
         i, j = row[k], column[k]
         out[i] += matrices[d, i, j] * entry[k] * vector[j]
 
@@ -322,9 +365,10 @@ def pull_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
 @kernel
 def factor_at(state, p, i, j):
     """E_p(i, j)."""
-    d = state.slot[p]
-    value = state.dense[d, i, j] if d >= 0 else 1.0
-    for k in range(state.begin[p], state.end[p]):
-        if state.row[k] == i and state.column[k] == j:
-            return value * (1.0 + state.entry[k])
+    factors, entries = state.factors, state.entries
+    d = factors.slot[p]
+    value = factors.dense[d, i, j] if d >= 0 else 1.0
+    for k in range(entries.begin[p], entries.end[p]):
+        if entries.row[k] == i and entries.column[k] == j:
+            return value * (1.0 + entries.value[k])
     return value

@@ -18,12 +18,13 @@ FEW = 16  # all pairs at once are cheaper than single ones from one in so many o
 @kernel
 def block_gradient(theta, layout, data, sets, index, state, begin, end, out):
     """Expected counts (SBCD 5) at all slots of the blocks begin..end - 1."""
+    factors, messages = state.factors, state.messages
     n_labels = layout.n_labels
     n_pairs = n_labels * n_labels
     position, piece_ptr, pieces, rank, sequence_of = (
         index.position, index.piece_ptr, index.piece, index.rank, index.sequence_of
     )  # fmt: skip
-    offsets, weights, alpha_until, of_position = data.offsets, data.weights, state.alpha_until, sets.of_position
+    offsets, weights, alpha_until, of_position = data.offsets, data.weights, messages.alpha_until, sets.of_position
     left, right, gamma = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     lefts, rights, order = np.empty((BATCH, n_labels)), np.empty((BATCH, n_labels)), np.arange(BATCH)
     pair, plain, where = np.zeros(n_pairs), np.zeros(n_pairs), np.full(n_pairs, -1, np.int32)
@@ -55,7 +56,7 @@ def block_gradient(theta, layout, data, sets, index, state, begin, end, out):
                 if not len(code):
                     continue
                 p = of_position[t]
-                d = state.slot[p]
+                d = factors.slot[p]
                 if some:
                     _add_some(state, p, d, code, where, n_labels, left, right, sums)
                     continue
@@ -63,7 +64,7 @@ def block_gradient(theta, layout, data, sets, index, state, begin, end, out):
                     add_products(order, order, 0, used, lefts, rights, 0, plain)
                     used = 0
                 if d != matrix:
-                    close_matrix(state.dense, matrix, plain, pair)
+                    close_matrix(factors.dense, matrix, plain, pair)
                     matrix = d
                 add_entries(state, p, d, left, right, pair)
                 for y in range(n_labels):
@@ -71,7 +72,7 @@ def block_gradient(theta, layout, data, sets, index, state, begin, end, out):
                 used += 1
             if used:
                 add_products(order, order, 0, used, lefts, rights, 0, plain)
-                close_matrix(state.dense, matrix, plain, pair)
+                close_matrix(factors.dense, matrix, plain, pair)
             _add_wide(theta, layout, data, sets, index, state, lo, hi, code, sums)
         for k in range(len(code)):
             if some:
@@ -97,7 +98,8 @@ def block_codes(layout, x):
 @kernel
 def position_marginal(state, index, t, weight, at_start, gamma, left, right):
     """w gamma_t, and two vectors such that w q_t = left E right (see `engine.blockwise.kernels`)."""
-    alpha, beta, e, r = state.alpha, state.beta, state.e, index.row_of[t]
+    scores, messages = state.scores, state.messages
+    alpha, beta, e, r = messages.alpha, messages.beta, scores.e, index.row_of[t]
     total = 0.0
     for y in range(len(gamma)):
         total += alpha[t, y] * beta[t, y]
@@ -105,7 +107,7 @@ def position_marginal(state, index, t, weight, at_start, gamma, left, right):
     for y in range(len(gamma)):
         gamma[y] = unit * alpha[t, y] * beta[t, y]
     if not at_start:
-        unit /= state.scale[t]
+        unit /= messages.scale[t]
         for y in range(len(gamma)):
             left[y] = alpha[t - 1, y]
             right[y] = unit * e[r, y] * beta[t, y]
@@ -130,8 +132,9 @@ def close_matrix(dense, d, plain, pair):
 @kernel
 def add_entries(state, p, d, left, right, pair):
     """pair[y', y] += left(y') M(y', y) D(y', y) right(y) at the entries of set p."""
-    dense, row, column, entry = state.dense, state.row, state.column, state.entry
-    for k in range(state.begin[p], state.end[p]):
+    factors, entries = state.factors, state.entries
+    dense, row, column, entry = factors.dense, entries.row, entries.column, entries.value
+    for k in range(entries.begin[p], entries.end[p]):
         i, j = row[k], column[k]
         x = left[i] * right[j] * entry[k]
         pair[i * len(left) + j] += x * dense[d, i, j] if d >= 0 else x
@@ -140,13 +143,14 @@ def add_entries(state, p, d, left, right, pair):
 @kernel
 def _add_some(state, p, d, code, where, n_labels, left, right, sums):
     """The marginals of the pairs `code` at one position."""
-    dense, row, column, entry = state.dense, state.row, state.column, state.entry
+    factors, entries = state.factors, state.entries
+    dense, row, column, entry = factors.dense, entries.row, entries.column, entries.value
     base = 2 * n_labels
     for k in range(len(code)):
         i, j = code[k] // n_labels, code[k] % n_labels
         x = left[i] * right[j]
         sums[base + k] += x * dense[d, i, j] if d >= 0 else x
-    for at in range(state.begin[p], state.end[p]):
+    for at in range(entries.begin[p], entries.end[p]):
         i, j = row[at], column[at]
         k = where[i * n_labels + j]
         if k >= 0:
@@ -157,6 +161,7 @@ def _add_some(state, p, d, code, where, n_labels, left, right, sums):
 @kernel
 def _add_wide(theta, layout, data, sets, index, state, lo, hi, code, sums):
     """The occurrences lo..hi - 1 in sequences with extreme scores."""
+    messages = state.messages
     position, sequence_of = index.position, index.sequence_of
     k = lo
     while k < hi:
@@ -164,7 +169,7 @@ def _add_wide(theta, layout, data, sets, index, state, lo, hi, code, sums):
         end = k + 1
         while end < hi and sequence_of[position[end]] == n:
             end += 1
-        if state.alpha_until[n] < data.offsets[n + 1]:
+        if messages.alpha_until[n] < data.offsets[n + 1]:
             by_logarithms(
                 theta, layout, data, sets, n, position, index.repeats, k, end, code, True, sums, np.zeros(len(sums))
             )

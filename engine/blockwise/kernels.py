@@ -46,12 +46,10 @@ class Index(NamedTuple):
 @kernel
 def carry_alpha(of_position, row_of, state, lo, begin, end, current, following):
     """alpha of the positions begin..end - 1 of the sequence that starts at lo; False where a step is too wide."""
+    scores, factors, entries, messages = state.scores, state.factors, state.entries, state.messages
     n_labels = len(current)
-    slot, dense, first_entry, last_entry = state.slot, state.dense, state.begin, state.end
-    row, column, entry, shift, spread = state.row, state.column, state.entry, state.shift, state.spread
-    e, top, width, alpha, scale, alpha_level = (
-        state.e, state.top, state.width, state.alpha, state.scale, state.alpha_level
-    )  # fmt: skip
+    e, top, width, shift, spread = scores.e, scores.top, scores.width, factors.shift, factors.spread
+    alpha, scale, alpha_level = messages.alpha, messages.scale, messages.alpha_level
     level = 0.0
     if begin > lo:
         level = alpha_level[begin - 1]
@@ -64,7 +62,7 @@ def carry_alpha(of_position, row_of, state, lo, begin, end, current, following):
             p = of_position[t]
             span += spread[p]
             if span <= SAFE_RANGE:
-                pass_message(slot, dense, first_entry, last_entry, row, column, entry, p, current, following)
+                pass_message(factors, entries, p, current, following)
                 level += shift[p]
         else:
             for y in range(n_labels):
@@ -91,10 +89,10 @@ def carry_beta(of_position, row_of, state, hi, begin, end, current, following):
 
     beta is right from `begin` on, if that is a position of the sequence.
     """
+    scores, factors, entries, messages = state.scores, state.factors, state.entries, state.messages
     n_labels = len(current)
-    slot, dense, first_entry, last_entry = state.slot, state.dense, state.begin, state.end
-    row, column, entry, shift, spread = state.row, state.column, state.entry, state.shift, state.spread
-    e, top, width, beta, beta_level = state.e, state.top, state.width, state.beta, state.beta_level
+    e, top, width, shift, spread = scores.e, scores.top, scores.width, factors.shift, factors.spread
+    beta, beta_level = messages.beta, messages.beta_level
     level = 0.0
     if begin < hi:
         level = beta_level[begin]
@@ -110,7 +108,7 @@ def carry_beta(of_position, row_of, state, hi, begin, end, current, following):
                 return False
             for y in range(n_labels):
                 current[y] = following[y] * e[r, y]
-            pull_message(slot, dense, first_entry, last_entry, row, column, entry, p, current, following)
+            pull_message(factors, entries, p, current, following)
             total = 0.0
             for y in range(n_labels):
                 total += following[y]
@@ -169,9 +167,10 @@ def make_hot(n_labels, size):
 @kernel
 def heat_piece(layout, data, sets, index, state, piece, hot):
     """Collect the messages that enter the occurrences of a piece of a block, which may move from now on."""
+    messages = state.messages
     n_labels = layout.n_labels
     position, rank, sequence_of, row_of = index.position, index.rank, index.sequence_of, index.row_of
-    of_position, offsets, alpha, beta = sets.of_position, data.offsets, state.alpha, state.beta
+    of_position, offsets, alpha, beta = sets.of_position, data.offsets, messages.alpha, messages.beta
     left, back = hot.left, hot.back
     current, following = np.empty(n_labels), np.empty(n_labels)
     k, end_k = index.piece[piece], index.piece[piece + 1]
@@ -182,19 +181,19 @@ def heat_piece(layout, data, sets, index, state, piece, hot):
             end += 1
         lo, hi, first, last = offsets[n], offsets[n + 1], position[k], position[end - 1]
         known = _reach(of_position, row_of, state, n, lo, hi, first - 1, last, current, following)
-        state.alpha_until[n] = min(state.alpha_until[n], first)
-        state.beta_from[n] = max(state.beta_from[n], last)
+        messages.alpha_until[n] = min(messages.alpha_until[n], first)
+        messages.beta_from[n] = max(messages.beta_from[n], last)
         for i in range(k, end):
             t, m = position[i], rank[i]
             hot.set[m], hot.row[m] = of_position[t], row_of[t]
             hot.repeats[m], hot.weight[m] = index.repeats[i], data.weights[n]
             hot.alone[m] = known and end == k + 1
             if hot.alone[m]:
-                level, total = state.beta_level[t], 0.0
+                level, total = messages.beta_level[t], 0.0
                 for y in range(n_labels):
                     back[y, m] = beta[t, y]
                 if t > lo:
-                    level += state.alpha_level[t - 1]
+                    level += messages.alpha_level[t - 1]
                     for y in range(n_labels):
                         left[y, m] = alpha[t - 1, y]
                         total += alpha[t - 1, y]
@@ -205,9 +204,10 @@ def heat_piece(layout, data, sets, index, state, piece, hot):
 @kernel
 def _reach(of_position, row_of, state, n, lo, hi, to_alpha, to_beta, current, following):
     """Carry alpha on to position to_alpha and beta down to to_beta; False where a step is too wide."""
-    alpha_until, beta_from = state.alpha_until[n], state.beta_from[n]
+    messages = state.messages
+    alpha_until, beta_from = messages.alpha_until[n], messages.beta_from[n]
     if alpha_until <= to_alpha or beta_from > to_beta:
-        state.alpha_until[n], state.beta_from[n] = lo, hi
+        messages.alpha_until[n], messages.beta_from[n] = lo, hi
         if alpha_until <= to_alpha:
             if not carry_alpha(of_position, row_of, state, lo, alpha_until, to_alpha + 1, current, following):
                 return False
@@ -216,7 +216,7 @@ def _reach(of_position, row_of, state, n, lo, hi, to_alpha, to_beta, current, fo
             if not carry_beta(of_position, row_of, state, hi, beta_from, to_beta, current, following):
                 return False
             beta_from = to_beta
-        state.alpha_until[n], state.beta_from[n] = alpha_until, beta_from
+        messages.alpha_until[n], messages.beta_from[n] = alpha_until, beta_from
     return True
 
 
@@ -228,6 +228,7 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, deri
     w r q and w r^2 q (1 - q) (SBCD 5, 16): of the labels, of the labels at a first position,
     of the pairs `code`.
     """
+    scores, factors = state.scores, state.factors
     n_labels, size = layout.n_labels, len(hot.set)
     inner, z = hot.gamma, np.empty(size)
     loss, begin = 0.0, 0
@@ -240,7 +241,7 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, deri
         while begin < run:
             end = min(run, _same_group(hot, begin))
             p, r = hot.set[begin], hot.row[begin]
-            if state.width[r] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE:
+            if scores.width[r] + (factors.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE:
                 _pass_entries(state, p, hot, begin, end, inner)
                 loss += _close_columns(state, p, r, hot, begin, end, inner, z)
                 if derive:
@@ -255,11 +256,12 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, deri
 @kernel
 def _same_matrix(state, hot, begin):
     """Where the columns end whose sets have the matrix of that of column `begin`, or are first positions like it."""
+    factors = state.factors
     p, end = hot.set[begin], begin + 1
     while (
         end < len(hot.set)
         and hot.alone[end] == hot.alone[begin]
-        and (hot.set[end] == p or (p >= 0 and hot.set[end] >= 0 and state.slot[hot.set[end]] == state.slot[p]))
+        and (hot.set[end] == p or (p >= 0 and hot.set[end] >= 0 and factors.slot[hot.set[end]] == factors.slot[p]))
     ):
         end += 1
     return end
@@ -282,6 +284,7 @@ def _same_group(hot, begin):
 @kernel
 def _pass_columns(state, hot, begin, end, inner):
     """inner[y, m] = sum_y' left[y', m] M(y', y), or 1 at first positions, for columns begin..end - 1 of one matrix."""
+    factors = state.factors
     left, total, n = hot.left, hot.total, len(hot.left)
     lo, hi = np.uint64(begin), np.uint64(end)
     if hot.set[begin] < 0:
@@ -289,7 +292,7 @@ def _pass_columns(state, hot, begin, end, inner):
             for m in range(lo, hi):
                 inner[y, m] = 1.0
         return
-    d, dense = state.slot[hot.set[begin]], state.dense
+    d, dense = factors.slot[hot.set[begin]], factors.dense
     if d < 0:
         for y in range(n):
             for m in range(lo, hi):
@@ -321,12 +324,13 @@ def _pass_columns(state, hot, begin, end, inner):
 @kernel
 def _pass_entries(state, p, hot, begin, end, inner):
     """inner[y, m] += sum_y' left[y', m] M(y', y) D(y', y), for columns begin..end - 1 of set p."""
+    factors, entries = state.factors, state.entries
     if p < 0:
         return
-    d, dense, left = state.slot[p], state.dense, hot.left
+    d, dense, left = factors.slot[p], factors.dense, hot.left
     lo, hi = np.uint64(begin), np.uint64(end)
-    row, column, entry = state.row, state.column, state.entry
-    for k in range(state.begin[p], state.end[p]):
+    row, column, entry = entries.row, entries.column, entries.value
+    for k in range(entries.begin[p], entries.end[p]):
         i, j = row[k], column[k]
         x = entry[k] * dense[d, i, j] if d >= 0 else entry[k]
         for m in range(lo, hi):
@@ -339,7 +343,8 @@ def _close_columns(state, p, r, hot, begin, end, inner, z):
 
     inner becomes inner e back, the marginal but for 1 / z.
     """
-    e, back, n = state.e, hot.back, len(hot.back)
+    scores, factors = state.scores, state.factors
+    e, back, n = scores.e, hot.back, len(hot.back)
     lo, hi = np.uint64(begin), np.uint64(end)
     for m in range(lo, hi):
         z[m] = 0.0
@@ -348,7 +353,7 @@ def _close_columns(state, p, r, hot, begin, end, inner, z):
         for m in range(lo, hi):
             inner[y, m] *= x * back[y, m]
             z[m] += inner[y, m]
-    constant = state.top[r] + (state.shift[p] if p >= 0 else 0.0)
+    constant = scores.top[r] + (factors.shift[p] if p >= 0 else 0.0)
     loss = 0.0
     for m in range(begin, end):
         if hot.alone[m]:
@@ -359,7 +364,8 @@ def _close_columns(state, p, r, hot, begin, end, inner, z):
 @kernel
 def _derive_columns(state, p, r, hot, begin, end, z, first, second):
     """Marginals and their moments, and right[y, m] = w r e(y) beta(y) / z, of the columns that stand alone."""
-    e, back, right, gamma, weight = state.e, hot.back, hot.right, hot.gamma, hot.weight
+    scores = state.scores
+    e, back, right, gamma, weight = scores.e, hot.back, hot.right, hot.gamma, hot.weight
     n, repeats = len(back), hot.repeats[begin]
     lo, hi = np.uint64(begin), np.uint64(end)
     for m in range(begin, end):
@@ -384,6 +390,7 @@ def _derive_columns(state, p, r, hot, begin, end, z, first, second):
 @kernel
 def _one_by_one(theta, layout, data, sets, index, state, piece, hot, code, derive, first, second):
     """The same for sequences with several occurrences, or with a step that is too wide; the sum of w log Z."""
+    scores, factors = state.scores, state.factors
     position, rank, repeats = index.position, index.rank, index.repeats
     sequence_of, row_of, of_position = index.sequence_of, index.row_of, sets.of_position
     offsets, weights, n_labels = data.offsets, data.weights, layout.n_labels
@@ -397,7 +404,7 @@ def _one_by_one(theta, layout, data, sets, index, state, piece, hot, code, deriv
         while end < end_k and sequence_of[position[end]] == n:
             end += 1
         p = of_position[t]
-        narrow = state.width[row_of[t]] + (state.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE
+        narrow = scores.width[row_of[t]] + (factors.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE
         if not (hot.alone[rank[k]] and narrow):
             lo, hi = offsets[n], offsets[n + 1]
             log_z = _segment(of_position, row_of, state, n, lo, hi, t, position[end - 1], True, current, following)
@@ -421,6 +428,7 @@ def _segment(of_position, row_of, state, n, lo, hi, first, last, moves, current,
 
     While the block moves, what is written between its occurrences is not counted as known.
     """
+    messages = state.messages
     if not moves:
         if not _reach(of_position, row_of, state, n, lo, hi, last, first, current, following):
             return np.nan
@@ -430,11 +438,11 @@ def _segment(of_position, row_of, state, n, lo, hi, first, last, moves, current,
         and carry_beta(of_position, row_of, state, hi, last, first, current, following)
     ):
         return np.nan
-    alpha, beta = state.alpha, state.beta
+    alpha, beta = messages.alpha, messages.beta
     total = 0.0
     for y in range(len(current)):
         total += alpha[last, y] * beta[last, y]
-    return state.alpha_level[last] + np.log(total) + state.beta_level[last]
+    return messages.alpha_level[last] + np.log(total) + messages.beta_level[last]
 
 
 @kernel
@@ -443,6 +451,7 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, alone, m, lef
 
     q_t(y', y) = alpha_{t-1}(y') E_t(y', y) e_t(y) beta_t(y) / (c_t sum alpha_t beta_t)
     """
+    scores, messages = state.scores, state.messages
     n_labels = len(left)
     if not fits:
         for y in range(n_labels):
@@ -450,7 +459,7 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, alone, m, lef
             right[y, m] = 0.0
             gamma[y, m] = np.nan
         return
-    alpha, beta, e = state.alpha, state.beta, state.e
+    alpha, beta, e = messages.alpha, messages.beta, scores.e
     total = 0.0
     for y in range(n_labels):
         total += alpha[t, y] * beta[t, y]
@@ -468,7 +477,7 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, alone, m, lef
             left[y, m] = right[y, m] = 0.0
         return
     r = row_of[t]
-    unit = weight * repeats * inverse / state.scale[t]
+    unit = weight * repeats * inverse / messages.scale[t]
     for y in range(n_labels):
         left[y, m] = alpha[t - 1, y]
         right[y, m] = unit * e[r, y] * beta[t, y]
@@ -480,6 +489,7 @@ def _add_pairs(state, n_labels, hot, code, first, second):
 
     An entry D of a set changes M x into M (1 + D) x in its columns, where x = left right^T.
     """
+    factors = state.factors
     n_pairs = n_labels * n_labels
     count = len(code)
     full = count > FEW_PAIRS * n_pairs
@@ -489,7 +499,7 @@ def _add_pairs(state, n_labels, hot, code, first, second):
     for k in range(count):
         where[code[k]] = k
     inverse = 1.0 / hot.weight
-    left, right, dense = hot.left, hot.right, state.dense
+    left, right, dense = hot.left, hot.right, factors.dense
     base = 2 * n_labels
     begin = 0
     while begin < len(hot.set):
@@ -503,14 +513,14 @@ def _add_pairs(state, n_labels, hot, code, first, second):
                 _all_products(left, right, inverse, begin, end, s1, s2)
             else:
                 _some_products(left, right, inverse, begin, end, code, n_labels, s1, s2)
-            d = state.slot[p]
+            d = factors.slot[p]
             for k in range(count):
                 c = code[k] if full else k
                 x = dense[d, code[k] // n_labels, code[k] % n_labels] if d >= 0 else 1.0
                 first[base + k] += x * s1[c]
                 second[base + k] += repeats * x * s1[c] - x * x * s2[c]
             for m in range(begin, end):
-                if state.spread[hot.set[m]] <= SAFE_RANGE:  # else entries may be infinite, and `right` is zero
+                if factors.spread[hot.set[m]] <= SAFE_RANGE:  # else entries may be infinite, and `right` is zero
                     _add_entries(
                         state, hot.set[m], left, right, m, inverse[m], repeats, n_labels, where, base, first, second
                     )
@@ -520,8 +530,9 @@ def _add_pairs(state, n_labels, hot, code, first, second):
 @kernel
 def _add_entries(state, p, left, right, m, inverse, repeats, n_labels, where, base, first, second):
     """What the entries of set p change in the sums over column m."""
-    d, dense, row, column, entry = state.slot[p], state.dense, state.row, state.column, state.entry
-    for at in range(state.begin[p], state.end[p]):
+    factors, entries = state.factors, state.entries
+    d, dense, row, column, entry = factors.slot[p], factors.dense, entries.row, entries.column, entries.value
+    for at in range(entries.begin[p], entries.end[p]):
         i, j = row[at], column[at]
         k = where[i * n_labels + j]
         if k >= 0:

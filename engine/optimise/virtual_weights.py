@@ -245,7 +245,7 @@ def scan(objective: BlockObjective, theta: np.ndarray, kinds: np.ndarray, rho1: 
     objective.blocks.assign(theta)
     objective.blocks.fill()
     state, index = objective.blocks.state, objective.blocks.index
-    wide = np.flatnonzero(state.alpha_until < data.offsets[1:])  # too wide for scaling
+    wide = np.flatnonzero(state.messages.alpha_until < data.offsets[1:])  # too wide for scaling
     gradient = np.zeros(layout.size)
     problem = Virtual(
         layout=layout,
@@ -359,6 +359,7 @@ def _sum_observation(problem, x, sums, scratch):
         problem.data, problem.index, problem.state, problem.occurrences, problem.wide
     )  # fmt: skip
     offsets, weights, labels, of_position = data.offsets, data.weights, data.labels, problem.sets.of_position
+    slot, dense = state.factors.slot, state.factors.dense
     single, first, pair = sums.unigram, sums.start, sums.bigram
     gamma, left, right, plain = scratch.gamma, scratch.left, scratch.right, scratch.plain
     lefts, rights, order = scratch.lefts, scratch.rights, scratch.order
@@ -384,12 +385,12 @@ def _sum_observation(problem, x, sums, scratch):
             position_marginal(state, index, t, weights[n], at_start, gamma, left, right)
             if bigram and not at_start:
                 p = of_position[t]
-                if used == BATCH or state.slot[p] != matrix:
+                if used == BATCH or slot[p] != matrix:
                     add_products(order, order, 0, used, lefts, rights, 0, plain)
                     used = 0
-                if state.slot[p] != matrix:
-                    close_matrix(state.dense, matrix, plain, pair)
-                    matrix = state.slot[p]
+                if slot[p] != matrix:
+                    close_matrix(dense, matrix, plain, pair)
+                    matrix = slot[p]
                 add_entries(state, p, matrix, left, right, pair)
                 for y in range(n_labels):
                     lefts[used, y], rights[used, y] = left[y], right[y]
@@ -403,7 +404,7 @@ def _sum_observation(problem, x, sums, scratch):
         else:
             pair[labels[t - 1] * n_labels + labels[t]] -= weights[n]
     add_products(order, order, 0, used, lefts, rights, 0, plain)
-    close_matrix(state.dense, matrix, plain, pair)
+    close_matrix(dense, matrix, plain, pair)
 
 
 @kernel

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from espalier.engine.blockwise.factors import pass_message, pull_message
+from espalier.engine.blockwise.factors import Entries, SetFactors, pass_message, pull_message
 from espalier.engine.runtime.inner_loops import exponentiate, extremes
 
 ULPS = 2.5  # "to the last digit or two"
@@ -57,9 +57,12 @@ def test_messages_dense_and_sparse(size):
     entry = np.expm1(score[row, column])
     matrices = np.stack([np.exp(score), rng.random((size, size))])
     slot, begin, end = np.array([0, -1, 1], np.int32), np.array([0, 0, 0]), np.array([0, len(entry), len(entry)])
+    unused = np.empty(0)
+    factors = SetFactors(place=slot, slot=slot, shift=unused, spread=unused, rest_spread=unused, dense=matrices)
+    entries = Entries(begin=begin, end=end, row=row, column=column, value=entry)
     vector, out = rng.random(size), np.empty(size)
     for p, expected in enumerate((matrices[0], matrices[0], matrices[0] * matrices[1])):
-        pass_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
+        pass_message(factors, entries, p, vector, out)
         np.testing.assert_allclose(out, vector @ expected, rtol=ROUNDING * size, atol=0)
-        pull_message(slot, matrices, begin, end, row, column, entry, p, vector, out)
+        pull_message(factors, entries, p, vector, out)
         np.testing.assert_allclose(out, expected @ vector, rtol=ROUNDING * size, atol=0)

@@ -198,10 +198,11 @@ def test_only_the_stretch_up_to_the_block_is_computed():
     """Forward up to the last and backward down to the first occurrence: what lies beyond is never written."""
     dataset = make_dataset([[0], [1], [2], [1], [3], [0]], [0, 1, 0, 1, 1, 0], [0, 6])
     blocks = Blocks(ChainObjective(dataset, dense_layout(2, [3] * 4)), np.zeros(dense_layout(2, [3] * 4).size))
-    blocks.state.alpha[:], blocks.state.beta[:] = np.nan, np.nan
+    messages = blocks.state.messages
+    messages.alpha[:], messages.beta[:] = np.nan, np.nan
     derivatives(blocks, 1)
-    assert np.isfinite(blocks.state.alpha).all(axis=1).tolist() == [True, True, True, True, False, False]
-    assert np.isfinite(blocks.state.beta).all(axis=1).tolist() == [False, True, True, True, True, True]
+    assert np.isfinite(messages.alpha).all(axis=1).tolist() == [True, True, True, True, False, False]
+    assert np.isfinite(messages.beta).all(axis=1).tolist() == [False, True, True, True, True, True]
 
 
 @pytest.mark.parametrize("sparse", DENSITIES)
