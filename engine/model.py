@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from espalier.engine.arrow_frame import check_frame
-from espalier.engine.data.dataset import check_label_count
+from espalier.engine.data.dataset import Dataset, check_label_count
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 
@@ -77,6 +77,15 @@ class Model:
         from espalier.engine.text.lookup import make_vocabulary
 
         return make_vocabulary(self.observations)
+
+    def ids_of(self, texts: list[str]) -> np.ndarray:
+        """Its number of each text, -1 where it has no weight for it and once more at the end, for no text."""
+        known = {text: i for i, text in enumerate(self.observations)}
+        return np.array([known.get(text, -1) for text in texts] + [-1], np.int32)
+
+    def renumbered(self, dataset: Dataset, texts: list[str]) -> Dataset:
+        """Data whose observations are numbers of `texts`, in its own numbering."""
+        return dataset._replace(observations=self.ids_of(texts)[dataset.observations])
 
     def table(self) -> pa.Table:
         family, observation, previous, label = self.layout.slots()

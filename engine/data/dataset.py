@@ -96,6 +96,15 @@ def select(dataset: Dataset, sequences: np.ndarray) -> Dataset:
     )  # fmt: skip
 
 
+def refuse_unlabelled(dataset: Dataset, why: str) -> None:
+    """For what learns from positions with one label each; `why` says so."""
+    unknown = np.flatnonzero(dataset.labels <= UNKNOWN)
+    if len(unknown):
+        raise EspalierError(
+            f"position {unknown[0]} has no label of its own: {why}; set model.family to crf, or label them"
+        )
+
+
 def any_in_sequence(dataset: Dataset, where: np.ndarray) -> np.ndarray:
     """For each sequence whether `where` [T] holds at any of its positions, bool [N]."""
     return np.logical_or.reduceat(where, dataset.offsets[:-1]) if len(dataset.weights) else np.zeros(0, bool)

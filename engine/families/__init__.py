@@ -78,7 +78,7 @@ def require(name: str, ability: str, otherwise: str = "") -> None:
 
 def load(path: str | Path) -> "Labeller":
     """The model of a file, whatever its family."""
-    from espalier.engine.model import read_model
+    from espalier.engine.model import REMEDY, read_model
 
     parts, name, path = read_model(path)
     if name not in FAMILIES:
@@ -86,4 +86,9 @@ def load(path: str | Path) -> "Labeller":
             f"{path}: a model of the family {quoted(str(name))}, this version knows {', '.join(FAMILIES)}; "
             "use the version that trained it, or train it again"
         )
-    return FAMILIES[name].labeller(*parts)
+    model = FAMILIES[name].labeller(*parts)
+    try:
+        model.check()
+    except ValueError as error:
+        raise EspalierError(f"{path}: {error}; {REMEDY}") from None
+    return model

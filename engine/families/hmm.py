@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.data.dataset import UNKNOWN, Dataset
+from espalier.engine.data.dataset import Dataset, refuse_unlabelled
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.labeller import Contribution
@@ -42,6 +42,25 @@ class HmmLabeller(CrfLabeller):
     family = "hmm"
     shows = "probability"
     unsaid = frozenset({"hmm"})
+
+    def check(self) -> None:
+        """What `info["hmm"]` says against the model's own sizes: kernels go by it."""
+        said, n_streams = self.info.get("hmm"), len(self.templates)
+        if not isinstance(said, dict) or not _texts([said.get("transitions"), said.get("final")], 2):
+            raise ValueError("it does not name the observations of transitions and of the end")
+        if not _texts(said.get("unknown"), n_streams):
+            raise ValueError(f"expected the name of an unknown observation for each of {n_streams} templates")
+        unseen = _numbers(said.get("unseen"), (n_streams, len(self.labels)))
+        if unseen is None or not np.all(np.abs(unseen) <= np.finfo(np.float64).max):
+            raise ValueError(f"`unseen` is not {n_streams} x {len(self.labels)} numbers, of templates and labels")
+        runs = _numbers(said.get("streams"), (-1, 2))
+        if runs is None or runs.dtype.kind != "i":
+            raise ValueError("`streams` is not a list of runs [template, how many]")
+        template, count = runs.T
+        if np.any((template < -1) | (template >= n_streams)) or np.any(count < 0):
+            raise ValueError(f"`streams` speaks of templates or counts that are none; there are {n_streams} templates")
+        if (covered := sum(count.tolist())) != len(self.observations):
+            raise ValueError(f"`streams` covers {covered} observations, the file has {len(self.observations)}")
 
     def prepared(self, data: Dataset) -> Dataset:
         return completed(data, self._beside)
@@ -92,6 +111,24 @@ class HmmLabeller(CrfLabeller):
         return Beside(known.get(named["transitions"], -1), known.get(named["final"], -1), np.array(unknown, np.int32))
 
 
+def _texts(value: object, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and all(isinstance(text, str) for text in value)
+
+
+def _numbers(value: object, shape: tuple[int, int]) -> np.ndarray | None:
+    """A table of numbers of this shape (-1: any length), None if it is something else."""
+    rows = value if isinstance(value, list) else [None]
+    if any(not isinstance(row, list) or len(row) != shape[1] for row in rows) or shape[0] not in (-1, len(rows)):
+        return None
+    if any(type(number) not in (int, float) for row in rows for number in row):
+        return None
+    try:
+        table = np.array(rows).reshape(len(rows), shape[1])
+    except OverflowError:
+        return None
+    return table if table.dtype.kind in "if" else None
+
+
 class Beside(NamedTuple):
     """The numbers of the observations beside those of the texts, -1 where all their weights are zero."""
 
@@ -134,7 +171,7 @@ def estimate(
     stream[x] is the template of observation x, emits[k] whether template k makes unigram observations. Of an
     observation that occurs fewer than `rare` + 1 times, each occurrence counts for the unknown one of its stream, too.
     """
-    _refuse_partial(dataset)
+    refuse_unlabelled(dataset, "relative counts need all labels of a sequence")
     emissions = _seen_emissions(dataset, n_labels, emits[stream])
     counts, (_, of, _, label) = observed_counts(dataset, emissions), emissions.slots()
     cell, cells = stream[of].astype(np.int64) * n_labels + label, len(emits) * n_labels
@@ -165,15 +202,6 @@ def transition_counts(dataset: Dataset, n_labels: int) -> tuple[np.ndarray, ...]
         for where in (dataset.offsets[:-1], dataset.offsets[1:] - 1)
     )
     return first, pairs.reshape(n_labels, n_labels), last, np.bincount(labels, weights, n_labels)
-
-
-def _refuse_partial(dataset: Dataset) -> None:
-    unknown = np.flatnonzero(dataset.labels <= UNKNOWN)
-    if len(unknown):
-        raise EspalierError(
-            f"position {unknown[0]} has no label of its own: relative counts need all labels of a sequence; "
-            "set model.family to crf, or label them"
-        )
 
 
 def _seen_emissions(dataset: Dataset, n_labels: int, emits: np.ndarray) -> Layout:
@@ -235,14 +263,7 @@ def fit(
     emits = np.array([KINDS[line[:1]] & UNIGRAM > 0 for line in templates])
     tables = estimate(dataset, len(labels), np.asarray(stream), emits, smoothing, rare)
     model = make_labeller(tables, observations, stream, labels, templates, info)
-    local = renumbered(dataset, model, observations)
+    local = model.renumbered(dataset, observations)
     joint = blocks.score(model.lattices(local), len(local.weights), local.labels)
     model.info["objective"] = -dot(local.weights, joint)
     return model
-
-
-def renumbered(dataset: Dataset, model: HmmLabeller, observations: list[str]) -> Dataset:
-    """The data in the numbering of the model."""
-    known = {text: i for i, text in enumerate(model.observations)}
-    ids = np.array([known.get(text, -1) for text in observations] + [-1], np.int32)
-    return dataset._replace(observations=ids[dataset.observations])

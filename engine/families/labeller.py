@@ -43,6 +43,9 @@ class Labeller(Model):
     shows: ClassVar[str] = "weight"  # what the values of `shown` are
     unsaid: ClassVar[frozenset[str]] = frozenset()  # of its info what is for itself, not for people
 
+    def check(self) -> None:
+        """Refuse a file whose parts do not fit together beyond what every model has: ValueError says what is wrong."""
+
     @property
     def can(self) -> frozenset[str]:
         return FAMILIES[self.family].can

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from espalier.engine.chain.chain_lattice import lattice_blocks
-from espalier.engine.data.dataset import UNKNOWN, Dataset, make_dataset
-from espalier.engine.errors import EspalierError
+from espalier.engine.data.dataset import Dataset, make_dataset, refuse_unlabelled
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.local import normalise_locally
@@ -52,7 +51,7 @@ def local_problem(dataset: Dataset, layout: Layout) -> tuple[Dataset, Layout]:
     at first positions (x, start) does. A run of bigram weights is sorted by y', so those of one y' lie together, and
     theta stays what it is: the new layout only cuts it into other runs.
     """
-    _refuse_partial(dataset)
+    refuse_unlabelled(dataset, "memm learns from positions whose label and label before are known")
     keys, pair_ptr = _runs_of_pairs(layout)
     n_observations, first = layout.n_observations, np.zeros(len(dataset.labels), bool)
     first[dataset.offsets[:-1]] = True
@@ -69,15 +68,6 @@ def local_problem(dataset: Dataset, layout: Layout) -> tuple[Dataset, Layout]:
     weights = weights * dataset.token_weights if len(dataset.token_weights) else weights
     local = make_dataset(observations, dataset.labels, np.arange(len(dataset.labels) + 1), weights)
     return local, _local_layout(layout, pair_ptr)
-
-
-def _refuse_partial(dataset: Dataset) -> None:
-    unknown = np.flatnonzero(dataset.labels <= UNKNOWN)
-    if len(unknown):
-        raise EspalierError(
-            f"position {unknown[0]} has no label of its own: memm learns from positions whose label and label before "
-            "are known; set model.family to crf, or label them"
-        )
 
 
 def _runs_of_pairs(layout: Layout) -> tuple[np.ndarray, np.ndarray]:

@@ -15,12 +15,6 @@ from espalier.tasks import store
 from espalier.tasks.sources import input_columns
 
 
-def model_ids(model: Labeller, observations: list[str]) -> np.ndarray:
-    """For each id of a vocabulary the id in the model, -1 where the model has no weight for it."""
-    known = {text: i for i, text in enumerate(model.observations)}
-    return np.array([known.get(text, -1) for text in observations] + [-1], np.int32)
-
-
 class Numbering(NamedTuple):
     """What the model calls the observations and labels of a pipeline; the last entry is for those without a number."""
 
@@ -31,7 +25,7 @@ class Numbering(NamedTuple):
 def numbering(model: Labeller, observations: list[str], labels: list[str]) -> Numbering:
     """Made once for a vocabulary and its labels, used for each shard."""
     code = {text: i for i, text in enumerate(model.labels)}
-    return Numbering(model_ids(model, observations), np.array([code.get(text, -1) for text in labels] + [-1], np.int32))
+    return Numbering(model.ids_of(observations), np.array([code.get(text, -1) for text in labels] + [-1], np.int32))
 
 
 def numbered(dataset: Dataset, numbers: Numbering) -> Dataset:

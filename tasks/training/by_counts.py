@@ -44,7 +44,7 @@ def fit(job: Job) -> Trained:
         train, observations, job.templates_of, job.labels, job.manifest["templates"], info, options.smoothing,
         options.rare,
     )  # fmt: skip
-    error = token_error(dev.labels, model.best(hmm.renumbered(dev, model, observations))) if len(dev.labels) else None
+    error = token_error(dev.labels, model.best(model.renumbered(dev, observations))) if len(dev.labels) else None
     record = {"iteration": 1, "objective": model.info["objective"], **model.sizes(), "dev_token_error": error}
     seconds = time.perf_counter() - begin
     job.progress.record(record | {"seconds": seconds})

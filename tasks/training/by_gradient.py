@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,32 +31,31 @@ AUTO = "auto"  # rho1 that the development data choose
 ModelOf = Callable[[np.ndarray], Labeller]
 
 
-def start_file(job: Job) -> str | None:
-    """The model that training starts from, as a path in the project; None is a cold start.
+def earlier_model(job: Job) -> tuple[str, Labeller] | tuple[None, None]:
+    """The model that training starts from and its path in the project; None is a cold start.
 
     `champion` is the copy that a run made when it began: the champion itself changes at the end of a run, and a
     stage that read it would depend on what comes after it.
     """
     initial = job.params.train.initial
     if initial != CHAMPION:
-        if initial and (family := store.read_model(job.root / initial).family) not in STARTS:
+        model = store.read_model(job.root / initial) if initial else None
+        if model and model.family not in STARTS:
             raise EspalierError(
-                f"train.initial is {initial!r}, a model of the family {family}, whose numbers are no weights to start "
-                f"from: expected one of {', '.join(STARTS)}, or null"
+                f"train.initial is {initial!r}, a model of the family {model.family}, whose numbers are no weights to "
+                f"start from: expected one of {', '.join(STARTS)}, or null"
             )
-        return initial
+        return initial, model
     if not (job.root / store.START).is_file():
         job.progress.say("there is no champion to start from yet: training starts from zero")
-        return None
-    if (family := store.read_model(job.root / store.START).family) not in STARTS:
-        job.progress.say(f"the champion is a model of {family}, no start for {job.family}: training starts from zero")
-        return None
-    return store.START
-
-
-def starting_point(path: Path | None, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray | None:
-    """Weights of an earlier model where the new layout has them, zero elsewhere."""
-    return None if path is None else warm_start.starting_point(store.read_model(path), layout, observations, labels)
+        return None, None
+    model = store.read_model(job.root / store.START)
+    if model.family not in STARTS:
+        job.progress.say(
+            f"the champion is a model of {model.family}, no start for {job.family}: training starts from zero"
+        )
+        return None, None
+    return store.START, model
 
 
 def judge_of(job: Job, model_of: ModelOf, options: Options) -> "Development | None":
@@ -153,20 +151,20 @@ def description(job: Job, result: Result, layout: Layout, options: Options) -> d
     )  # fmt: skip
 
 
-def settled(job: Job) -> Options:
-    """The options with what they leave open decided, and a word about it."""
-    asked = Options.of(job.params)
-    options = replace(asked, initial=start_file(job), solver=fitting(asked.solver))
+def settled(job: Job) -> tuple[Options, Labeller | None]:
+    """The options with what they leave open decided, and a word about it; the model that training starts from."""
+    asked, (initial, earlier) = Options.of(job.params), earlier_model(job)
+    options = replace(asked, initial=initial, solver=fitting(asked.solver))
     if options.rho1 == AUTO and asked.initial:
         job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {asked.initial}")
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
-    return options
+    return options, earlier
 
 
 def fit(job: Job) -> Trained:
     """The model that minimises the penalised loss."""
-    options, path = settled(job), NO_PATH
+    (options, earlier), path = settled(job), NO_PATH
     job.progress.begin(options.max_iterations, "iteration")
     job.weights  # noqa: B018 - refused before anything is made of them
     dev, observations = job.shards("dev"), None
@@ -176,9 +174,9 @@ def fit(job: Job) -> Trained:
         if options.rho1 == AUTO:
             path, initial = chosen_rho1(job, objective, model_of, options)
             options = replace(options, rho1=path["chosen"], rho2=path["chosen_rho2"])
-        elif options.initial:
+        elif earlier:
             observations = job.observations()
-            initial = starting_point(job.root / options.initial, layout, observations, job.labels)
+            initial = warm_start.starting_point(earlier, layout, observations, job.labels)
         watcher = Watcher(dev_data, model_of, options, job.progress, judge_of(job, model_of, options))
         hashes = job.shards().described()["hashes"] | dev.described()["hashes"]
         keeper = Checkpoint(

@@ -237,7 +237,7 @@ def local_models():
         lines = [f"U{k}" for k in range(packed.dataset.observations.shape[1])]
         stream = np.zeros(observations, np.int64)
         model = hmm.fit(packed.dataset, names, stream, labels, lines, {})
-        local = hmm.renumbered(packed.dataset, model, names)
+        local = model.renumbered(packed.dataset, names)
         found += [model.theta, model.marginals(local), model.best(local)]
     return found
 

@@ -9,7 +9,7 @@ from reference import memm as automata
 
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.families import hmm
+from espalier.engine.families import hmm, load
 from espalier.engine.lattice import blocks
 from espalier.engine.weights.layout import _assemble
 
@@ -47,7 +47,7 @@ def fitted(rows, labels, weights, smoothing=0.1, rare=1):
 
 
 def local(model, data):
-    return hmm.renumbered(data, model, OBSERVATIONS)
+    return model.renumbered(data, OBSERVATIONS)
 
 
 @pytest.mark.parametrize("rare", [0, 1, 2])
@@ -123,7 +123,7 @@ def test_it_tells_the_branches_of_label_bias_apart():
     model = hmm.fit(data, words, np.zeros(len(words), np.int64), robot.states, ["U:%x[0,0]"], {})
     for sentence, right, _ in robot.tests:
         test = make_dataset(np.array([[number[f"U:{word}"]] for word in sentence]), None, np.array([0, 5]))
-        assert model.best(hmm.renumbered(test, model, words)).tolist() == right
+        assert model.best(model.renumbered(test, words)).tolist() == right
 
 
 def test_names_of_its_own_observations_are_unlike_all_texts():
@@ -141,3 +141,33 @@ def test_data_of_other_templates_are_refused():
     model = fitted(rows, labels, weights)
     with pytest.raises(EspalierError, match="the data have 1 observations at a position, the model has 3 streams"):
         model.best(make_dataset(np.zeros((2, 1), np.int32), None, np.array([0, 2])))
+
+
+HOSTILE = {
+    "no table": lambda said: None,
+    "no name of the end": lambda said: said | {"final": 3},
+    "unknown of other templates": lambda said: said | {"unknown": said["unknown"][1:]},
+    "numbers for names": lambda said: said | {"unknown": [1, 2, 3]},
+    "unseen of other labels": lambda said: said | {"unseen": [row[1:] for row in said["unseen"]]},
+    "unseen not finite": lambda said: said | {"unseen": [[math.inf] * 3] * 3},
+    "unseen in words": lambda said: said | {"unseen": [["a"] * 3] * 3},
+    "a run of a template that is none": lambda said: said | {"streams": [[9, sum(n for _, n in said["streams"])]]},
+    "runs that are too short": lambda said: said | {"streams": said["streams"][1:]},
+    "runs that cancel": lambda said: said | {"streams": [*said["streams"], [0, 5], [0, -5]]},
+    "runs beyond all memory": lambda said: said | {"streams": [[0, 2**62], [0, 2**62]]},
+    "runs beyond integers": lambda said: said | {"streams": [[0, 2**70]]},
+    "runs of fractions": lambda said: said | {"streams": [[0.5, 1.5]]},
+    "runs that are none": lambda said: said | {"streams": [[0], [1, 2, 3]]},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_file_whose_parts_do_not_fit_is_refused(what, tmp_path):
+    """With the right checksum: someone made it so."""
+    model = fitted(*drawn(1))
+    model.save(tmp_path / "good.model")
+    assert load(tmp_path / "good.model").info["hmm"] == model.info["hmm"]
+    model.info["hmm"] = HOSTILE[what](model.info["hmm"])
+    model.save(tmp_path / "bad.model")
+    with pytest.raises(EspalierError, match="bad.model: .*; train it again or restore it"):
+        load(tmp_path / "bad.model")

@@ -7,6 +7,7 @@ import pytest
 from reference import chain, templates
 from stage_runs import run_stages, set_options, small_params, tree
 
+from espalier.engine import warm_start
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import load as load_model
@@ -17,7 +18,6 @@ from espalier.engine.weights.layout import dense_layout, observation_kinds, seen
 from espalier.tasks import store, train
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.training import by_gradient
 
 CLOSE = 1e-8  # relative; sums over a hundred sequences in another order
 
@@ -229,9 +229,9 @@ def new_layout(pairs):
 
 @pytest.mark.parametrize("pairs", ["all", "seen"])
 def test_every_known_weight_is_taken_over_and_every_other_is_zero(tmp_path, pairs):
-    old = by_name(old_model(tmp_path / "old.model"))
-    layout = new_layout(pairs)
-    theta = by_gradient.starting_point(tmp_path / "old.model", layout, NEW_OBSERVATIONS, NEW_LABELS)
+    model = old_model(tmp_path / "old.model")
+    old, layout = by_name(model), new_layout(pairs)
+    theta = warm_start.starting_point(model, layout, NEW_OBSERVATIONS, NEW_LABELS)
     names = [
         (f, NEW_OBSERVATIONS[o], NEW_LABELS[p] if p >= 0 else None, NEW_LABELS[y])
         for f, o, p, y in zip(*(column.tolist() for column in layout.slots()), strict=True)
@@ -242,14 +242,10 @@ def test_every_known_weight_is_taken_over_and_every_other_is_zero(tmp_path, pair
     assert any(name not in old for name in names)
 
 
-def test_no_initial_model_is_no_starting_point():
-    assert by_gradient.starting_point(None, new_layout("all"), NEW_OBSERVATIONS, NEW_LABELS) is None
-
-
 def test_a_model_of_another_task_starts_at_zero(tmp_path):
-    old_model(tmp_path / "old.model")
+    old = old_model(tmp_path / "old.model")
     layout = dense_layout(2, observation_kinds(["U:q"]))
-    assert by_gradient.starting_point(tmp_path / "old.model", layout, ["U:q"], ["P", "Q"]).tolist() == [0.0, 0.0]
+    assert warm_start.starting_point(old, layout, ["U:q"], ["P", "Q"]).tolist() == [0.0, 0.0]
 
 
 # ---- refusals
