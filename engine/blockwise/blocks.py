@@ -74,9 +74,9 @@ class Blocks:
 
     def restart(self) -> None:
         """Bring everything up to theta, which may have changed anywhere."""
-        self._renew_rows(np.arange(len(self.index.example)))
-        self._renew_bases(np.arange(len(self.state.bases.thin)))
-        self._renew_sets(np.arange(len(self.sets.ptr) - 1))
+        self._renew_rows(np.arange(len(self.index.example), dtype=np.int32))
+        self._renew_bases(np.arange(len(self.state.bases.thin), dtype=np.int32))
+        self._renew_sets(np.arange(len(self.sets.ptr) - 1, dtype=np.int32))
         self.state.messages.alpha_until[:] = self.data.offsets[:-1]
         self.state.messages.beta_from[:] = self.data.offsets[1:]
 

@@ -192,7 +192,7 @@ def stale_sets(sharing, state, which):
 @kernel
 def renew_sets(theta, layout, sets, sharing, state, which):
     """The factors of the sets `which`, whose bases are up to theta."""
-    bases = state.bases
+    bases, no_base = state.bases, np.int32(-1)
     n_pairs = layout.n_labels**2
     score, touched, seen = np.zeros(n_pairs), np.empty(n_pairs, np.int32), np.zeros(n_pairs, np.bool_)
     for p in which:
@@ -205,7 +205,7 @@ def renew_sets(theta, layout, sets, sharing, state, which):
             if stored:
                 continue
         count = _scores(theta, layout, sets.observation, sets.ptr[p], sets.ptr[p + 1], score, touched, seen)
-        if not (bases.thin[b] and _store_entries(state, p, layout.n_labels, score, touched, count, -1)):
+        if not (bases.thin[b] and _store_entries(state, p, layout.n_labels, score, touched, count, no_base)):
             _store_matrix(state, p, layout.n_labels, score, touched, count)
         _clear(score, touched, seen, count)
 

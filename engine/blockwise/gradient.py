@@ -39,7 +39,7 @@ def block_gradient(theta, layout, data, sets, index, state, begin, end, out):
             by_matrix = np.empty(hi - lo, np.int64)
             for k in range(lo, hi):
                 by_matrix[rank[k]] = k
-            used, matrix = 0, -1
+            used, matrix = np.int64(0), np.int64(-1)
             for k in by_matrix:
                 t = position[k]
                 n = sequence_of[t]
@@ -165,7 +165,7 @@ def _add_wide(theta, layout, data, sets, index, state, lo, hi, code, sums):
     position, sequence_of = index.position, index.sequence_of
     k = lo
     while k < hi:
-        n = sequence_of[position[k]]
+        n = np.int64(sequence_of[position[k]])
         end = k + 1
         while end < hi and sequence_of[position[end]] == n:
             end += 1

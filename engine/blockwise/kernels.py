@@ -175,11 +175,12 @@ def heat_piece(layout, data, sets, index, state, piece, hot):
     current, following = np.empty(n_labels), np.empty(n_labels)
     k, end_k = index.piece[piece], index.piece[piece + 1]
     while k < end_k:
-        n = sequence_of[position[k]]
+        n = np.int64(sequence_of[position[k]])
         end = k + 1
         while end < end_k and sequence_of[position[end]] == n:
             end += 1
-        lo, hi, first, last = offsets[n], offsets[n + 1], position[k], position[end - 1]
+        lo, hi = offsets[n], offsets[n + 1]
+        first, last = np.int64(position[k]), np.int64(position[end - 1])
         known = _reach(of_position, row_of, state, n, lo, hi, first - 1, last, current, following)
         messages.alpha_until[n] = min(messages.alpha_until[n], first)
         messages.beta_from[n] = max(messages.beta_from[n], last)
@@ -231,7 +232,7 @@ def evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, deri
     scores, factors = state.scores, state.factors
     n_labels, size = layout.n_labels, len(hot.set)
     inner, z = hot.gamma, np.empty(size)
-    loss, begin = 0.0, 0
+    loss, begin = 0.0, np.int64(0)
     while begin < size:
         run = _same_matrix(state, hot, begin)
         if not hot.alone[begin]:
@@ -398,16 +399,16 @@ def _one_by_one(theta, layout, data, sets, index, state, piece, hot, code, deriv
     loss = 0.0
     k, end_k = index.piece[piece], index.piece[piece + 1]
     while k < end_k:
-        t = position[k]
-        n = sequence_of[t]
+        t = np.int64(position[k])
+        n = np.int64(sequence_of[t])
         end = k + 1
         while end < end_k and sequence_of[position[end]] == n:
             end += 1
         p = of_position[t]
         narrow = scores.width[row_of[t]] + (factors.spread[p] if p >= 0 else 0.0) <= SAFE_RANGE
         if not (hot.alone[rank[k]] and narrow):
-            lo, hi = offsets[n], offsets[n + 1]
-            log_z = _segment(of_position, row_of, state, n, lo, hi, t, position[end - 1], True, current, following)
+            lo, hi, last = offsets[n], offsets[n + 1], np.int64(position[end - 1])
+            log_z = _segment(of_position, row_of, state, n, lo, hi, t, last, True, current, following)
             fits = not np.isnan(log_z)
             if not fits:
                 log_z = by_logarithms(
@@ -501,7 +502,7 @@ def _add_pairs(state, n_labels, hot, code, first, second):
     inverse = 1.0 / hot.weight
     left, right, dense = hot.left, hot.right, factors.dense
     base = 2 * n_labels
-    begin = 0
+    begin = np.int64(0)
     while begin < len(hot.set):
         p, repeats = hot.set[begin], hot.repeats[begin]
         run = _same_matrix(state, hot, begin)

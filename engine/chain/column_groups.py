@@ -49,9 +49,12 @@ def find_composites(dataset: Dataset, layout: Layout) -> Composites:
     useful = carrying_columns(observations, layout.unigram_ptr).tolist()
     limit = n_positions // SHARE
 
+    def column(k):
+        return np.ascontiguousarray(observations[:, k])
+
     def number(k):
         ids = np.zeros(n_positions, np.int32)
-        return combine(ids, observations[:, k], limit), ids
+        return combine(ids, column(k), limit), ids
 
     small = {k: found for k, found in zip(useful, threads.run(number, useful), strict=True) if found[0]}
     groups, left = [], sorted(small, key=lambda k: -small[k][0])
@@ -61,7 +64,7 @@ def find_composites(dataset: Dataset, layout: Layout) -> Composites:
         group, bound = [root], int(GROWTH * count) + 64
         for k in others:
             joint = ids.copy()
-            found = combine(joint, observations[:, k], min(limit, bound))
+            found = combine(joint, column(k), min(limit, bound))
             if found:
                 count, ids, group = found, joint, [*group, k]
         left = [k for k in left if k not in group]

@@ -367,7 +367,7 @@ def _sum_observation(problem, x, sums, scratch):
     single[:] = 0.0
     first[:] = 0.0
     pair[:] = 0.0
-    used, matrix = 0, -1
+    used, matrix = np.int64(0), np.int64(-1)
     for k in range(occurrences.ptr[x], occurrences.ptr[x + 1]):
         t = occurrences.position[k]
         n = index.sequence_of[t]

@@ -49,7 +49,7 @@ def sort_by(keys, n_keys, order):
 @kernel
 def combine(ids, column, limit):
     """Number the distinct pairs (ids, column) in order of appearance, into `ids`; 0 when more than `limit`."""
-    size, count, t = 1024, 0, 0
+    size, count, t = 1024, np.int64(0), np.int64(0)
     keys, numbers = np.full(size, -1, np.int64), np.empty(size, np.int32)
     while True:
         t, count = _number(ids, column, t, count, min(limit, size // 2), keys, numbers)

@@ -41,8 +41,9 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)  # compiling, which a busy machine draws out
-@pytest.mark.parametrize("solvers", [(), pytest.param(("owlqn", "sbcd", "sgd"), marks=pytest.mark.long)])
+@pytest.mark.parametrize("solvers", [(), ("owlqn", "sbcd", "sgd")])
 def test_the_same_bytes_compiled_and_from_the_cache(tmp_path, solvers):
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM, *solvers]

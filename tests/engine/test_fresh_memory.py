@@ -50,6 +50,7 @@ def check_compiled(cases):
         np.testing.assert_array_equal(numbers, plain[name], err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)  # compiling, which a busy machine draws out
 def test_some_compiled_kernels_read_nothing_that_was_not_written():
     check_compiled(COMPILED)

@@ -91,7 +91,7 @@ def test_a_second_clone_that_pulls_has_the_same_record(team):
 
 @pytest.mark.parametrize("command", [
     ("checkout",), ("checkout", "--force"), ("pull",), ("push",), ("gc", "-w", "-f"), ("repro",),
-    ("exp", "run", "-S", "crf.rho1=1"),
+    pytest.param(("exp", "run", "-S", "crf.rho1=1"), marks=pytest.mark.long),
 ], ids=" ".join)  # fmt: skip
 @pytest.mark.parametrize("clone", [0, 1], ids=["first", "second"])
 def test_no_command_of_dvc_takes_it_away(team, clone, command):

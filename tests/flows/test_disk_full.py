@@ -36,6 +36,7 @@ class TestFullDisk:
         assert f"no space is left on the disk of {tmp_path / '.espalier'} (0 bytes free)" in done.stderr
         assert "imed out" not in done.stderr and "Traceback" not in done.stderr
 
+    @pytest.mark.long
     def test_a_stage_meets_it_once_and_names_the_file(self, tmp_path):
         disk, home = tmp_path / "disk", tmp_path / "home"
         disk.mkdir()

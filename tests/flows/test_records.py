@@ -274,6 +274,7 @@ def test_a_run_with_other_parameters_than_those_of_the_file_is_not_versioned(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     """As README says: a run with another parameter, beside the recorded state, and the table of both."""
     folder = write_project(tmp_path / "project", with_dvc=True)

@@ -144,6 +144,7 @@ print("\\n" + json.dumps({"runs": runs, "flows": flows, "artefacts": sorted({a["
 
 
 @pytest.mark.server
+@pytest.mark.long
 def test_the_flow(tmp_path):
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
     env = {**os.environ, "PYTHONPATH": paths, "PREFECT_HOME": str(tmp_path / "prefect")}

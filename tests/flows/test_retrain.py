@@ -523,6 +523,7 @@ with get_client(sync_client=True) as client:
 @pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.long
 def test_a_run_whose_process_was_killed_is_not_left_running(tmp_path):
     """Its embedded server ends by itself; the next run of the project finds it, and ends well itself."""
     home, folder = str(tmp_path / "prefect"), write_project(tmp_path / "killed")

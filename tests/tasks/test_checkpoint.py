@@ -61,14 +61,18 @@ def states(project):
 
 
 WAYS = [(solver, BLOCK) for solver in ("lbfgs", "owlqn", "pqn", "hybrid", "cg-fr", "cg-pr", "sbcd")]
-WAYS += [(solver, 10**6) for solver in ("lbfgs", "owlqn", "pqn", "sbcd", "hybrid", "sgd", "cd", "iis")]
+AGAIN = [(solver, 10**6) for solver in ("lbfgs", "owlqn", "pqn", "sbcd", "hybrid")]  # in one block
+WAYS += AGAIN + [(solver, 10**6) for solver in ("sgd", "cd", "iis")]
 
 
 def test_every_solver_is_interrupted():
     assert {solver for solver, _ in WAYS} == set(SOLVERS)
 
 
-@pytest.mark.parametrize("solver, block_tokens", WAYS)
+@pytest.mark.parametrize(
+    "solver, block_tokens",
+    [pytest.param(*way, marks=[pytest.mark.long] if way in AGAIN else []) for way in WAYS],
+)
 def test_interrupted_again_and_again_it_ends_with_the_same_bytes(project, solver, block_tokens):
     params = params_of(solver, tolerance=0.0, max_iterations=12)
     expected = result_of(project, params, block_tokens=block_tokens)
@@ -346,7 +350,7 @@ def background(project, solver="owlqn"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["owlqn", "pqn"])
+@pytest.mark.parametrize("solver", [pytest.param("owlqn", marks=pytest.mark.long), "pqn"])
 def test_killed_at_any_time_it_goes_on_to_the_same_bytes(project, solver):
     expected = result_of(project, params_of(solver))
     for path in RESULT:

@@ -337,7 +337,9 @@ def test_without_dask_the_error_says_what_to_install(project):
 
 @needs_dask
 @pytest.mark.slow
-@pytest.mark.parametrize("workers, block_tokens", [(1, 10**6), (1, BLOCK), (2, BLOCK), (4, BLOCK)])
+@pytest.mark.parametrize("workers, block_tokens", [
+    (2, BLOCK), *(pytest.param(*way, marks=pytest.mark.long) for way in ((1, 10**6), (1, BLOCK), (4, BLOCK)))
+])  # fmt: skip
 def test_local_workers_leave_the_bytes_of_one_process(project, workers, block_tokens):
     params = small_params()
     expected = result_of(project, params, block_tokens)
@@ -350,6 +352,7 @@ def test_local_workers_leave_the_bytes_of_one_process(project, workers, block_to
 
 @needs_dask
 @pytest.mark.slow
+@pytest.mark.long
 def test_messages_and_shared_memory_bring_the_same_bytes(project):
     data = Data(project)
     expected = data.expected()
@@ -380,6 +383,7 @@ def budget():
 
 @needs_dask
 @pytest.mark.slow
+@pytest.mark.long
 def test_without_room_for_shared_memory_theta_goes_by_messages(project):
     data, said = Data(project), []
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -410,7 +414,7 @@ def worker_pids(pool):
 
 @needs_dask
 @pytest.mark.slow
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_worker_killed_in_the_middle_of_an_answer_changes_nothing(project, shared):
     """Stopped first, so that it surely has not answered when it is killed."""
     data, said = Data(project), []
@@ -432,6 +436,7 @@ def test_a_worker_killed_in_the_middle_of_an_answer_changes_nothing(project, sha
 
 @needs_dask
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_that_hangs_is_given_up(project, monkeypatch):
     monkeypatch.setattr(workers, "PATIENCE", 3.0)
     monkeypatch.setattr(training, "SLOWER", 0)
@@ -479,6 +484,7 @@ def test_training_survives_the_loss_of_a_worker(project):
 
 @needs_dask
 @pytest.mark.slow
+@pytest.mark.long
 def test_blockwise_descent_survives_the_loss_of_a_worker_in_the_middle_of_a_sweep(project):
     """Stopped when a sweep is over, so that the next one must wait for it, and killed while that waits."""
     data, said, timers = Data(project), [], []
@@ -603,7 +609,7 @@ def test_a_scheduler_given_by_address_serves_one_training_after_the_other(projec
 
 @needs_dask
 @pytest.mark.slow
-@pytest.mark.parametrize("block_tokens", [BLOCK, 10**6])
+@pytest.mark.parametrize("block_tokens", [BLOCK, pytest.param(10**6, marks=pytest.mark.long)])
 def test_blockwise_descent_by_workers_leaves_the_bytes_of_one_process(project, standing, block_tokens):
     params = small_params()
     params.crf.solver, params.train.max_iterations = "sbcd", 4
@@ -614,7 +620,9 @@ def test_blockwise_descent_by_workers_leaves_the_bytes_of_one_process(project, s
 
 @needs_dask
 @pytest.mark.slow
-@pytest.mark.parametrize("method, choose", [("cluster", False), ("covariate", True)])
+@pytest.mark.parametrize(
+    "method, choose", [pytest.param("cluster", False, marks=pytest.mark.long), ("covariate", True)]
+)
 def test_clusters_by_workers_are_the_bytes_of_one_process(project, standing, asked, monkeypatch, method, choose):
     monkeypatch.setattr(mixture, "GROUP", 70)  # bags of a group: the project has several hundred
     params = small_params()
@@ -667,6 +675,7 @@ def test_the_plan_asks_the_scheduler_for_its_workers(project, standing):
 
 @needs_dask
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_scheduler_that_goes_away_ends_the_training_and_loses_nothing(project, tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "AWAY", 2.0)
     params = small_params()
