@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from espalier.engine.arrow_frame import check_frame
-from espalier.engine.data.dataset import Dataset, check_label_count
+from espalier.engine.data.dataset import Dataset, check_label_count, renumbered
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 
@@ -85,7 +85,7 @@ class Model:
 
     def renumbered(self, dataset: Dataset, texts: list[str]) -> Dataset:
         """Data whose observations are numbers of `texts`, in its own numbering."""
-        return dataset._replace(observations=self.ids_of(texts)[dataset.observations])
+        return renumbered(dataset, self.ids_of(texts))
 
     def table(self) -> pa.Table:
         family, observation, previous, label = self.layout.slots()

@@ -33,9 +33,9 @@ from espalier.engine.blockwise.kernels import (
     hessian_piece,
     make_hot,
 )
-from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, invert, pair_sets
+from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, invert, occurrences, pair_sets
 from espalier.engine.chain.scores import density
-from espalier.engine.data.dataset import Dataset
+from espalier.engine.data.dataset import Dataset, every_observation
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import active_weights, observed_counts
 from espalier.engine.runtime import threads
@@ -91,13 +91,8 @@ class Blocks:
         self._renew_sets(sharing.sets[sharing.sets_ptr[x] : sharing.sets_ptr[x + 1]])
 
     def _renew_rows(self, rows: np.ndarray) -> None:
-        data = self.data
-        _in_turn(
-            lambda some: renew_rows(
-                self.theta, self.layout, data.observations, data.offsets, self.index, self.state, some
-            ),
-            rows, ROWS_AT_ONCE,
-        )  # fmt: skip
+        arguments = self.theta, self.layout, self.data, self.index, self.state
+        _in_turn(lambda some: renew_rows(*arguments, some), rows, ROWS_AT_ONCE)
 
     def _renew_bases(self, bases: np.ndarray) -> None:
         _in_turn(lambda some: renew_bases(self.theta, self.layout, self.sharing, self.state, some), bases, 1)
@@ -244,18 +239,10 @@ def _distinct_runs(members: np.ndarray, owner: np.ndarray, n_sets: int) -> tuple
 
 def _index(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing) -> Index:
     """The occurrences of each block in sequences with a weight, cut into pieces; distinct rows of observations."""
-    n_observations, templates = layout.n_observations, data.observations.shape[1]
-    lengths = np.diff(data.offsets)
+    n_observations, lengths = layout.n_observations, np.diff(data.offsets)
     sequence_of = np.repeat(np.arange(len(data.weights), dtype=np.int32), lengths)
-    counted = np.where((data.weights > 0)[sequence_of][:, None], data.observations, -1)
-    flat = invert(counted.ravel(), n_observations)
-    owner = np.repeat(np.arange(n_observations), np.diff(flat.ptr))
-    position = flat.entry // max(1, templates)
-    new = np.ones(len(position), bool)
-    new[1:] = (np.diff(position) != 0) | (np.diff(owner) != 0)
-    repeats = np.diff(np.append(np.flatnonzero(new), len(position))).astype(np.float64)
-    owner, position = owner[new], position[new].astype(np.int32)
-    ptr = _pointers(owner, n_observations)
+    ptr, position, repeats = occurrences(data, n_observations, (data.weights > 0)[sequence_of])
+    owner = np.repeat(np.arange(n_observations), np.diff(ptr))
     piece_of = _pieces(owner, sequence_of[position], ptr)
     cuts = np.flatnonzero(np.diff(piece_of, prepend=-1))
     piece_ptr = np.searchsorted(cuts, ptr)
@@ -266,7 +253,7 @@ def _index(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing) -> I
     order = np.lexsort((row_of[position], repeats, set_of, base_of, ~_alone(owner, sequence_of[position]), piece_of))
     rank = np.empty(len(position), np.int32)
     rank[order] = np.arange(len(position)) - piece[piece_of[order]] if len(position) else 0
-    rows_ptr, rows = _holders(data.observations[example], n_observations)
+    rows_ptr, rows = _holders(every_observation(data)[example], n_observations)
     return Index(
         ptr=ptr,
         position=position,
@@ -312,8 +299,11 @@ def _distinct_rows(data: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarra
     """Positions with the same observations have the same scores, but that a first position has start weights."""
     code = np.zeros(len(data.labels), np.int64)
     code[data.offsets[:-1]] = 1
-    for column in data.observations.T:
+    for column in every_observation(data).T:
         code = np.unique(code * (layout.n_observations + 1) + column + 1, return_inverse=True)[1]
+    for column in data.values.T:
+        level, value = np.unique(column, return_inverse=True)
+        code = np.unique(code * len(level) + value, return_inverse=True)[1]
     _, example, row_of = np.unique(code, return_index=True, return_inverse=True)
     return row_of.astype(np.int32), example.astype(np.int32)
 
@@ -419,6 +409,8 @@ class BlockObjective:
         check_labels(dataset.labels, layout)
         if len(dataset.token_weights):
             raise EspalierError("virtual weights cannot be trained with token weights: use ChainObjective")
+        if dataset.valued.shape[1]:
+            raise EspalierError("virtual weights cannot be trained with real values: use ChainObjective")
         self.dataset, self.layout, self.sparse, self.size = dataset, layout, sparse, layout.size
         self.sets, self.observed = pair_sets(dataset, layout), observed_counts(dataset, layout)
         self.blocks = Blocks(self, np.zeros(layout.size))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.chain.scores import SAFE_RANGE
-from espalier.engine.runtime.inner_loops import LANES, add_run, add_runs, exponentiate, extremes
+from espalier.engine.runtime.inner_loops import LANES, add_run, add_runs, add_values, exponentiate, extremes
 from espalier.engine.runtime.jit import kernel
 
 # Lowest score of an entry. Squared marginals are summed as if there were no entries and then put right, which costs
@@ -111,9 +111,11 @@ class BlockState(NamedTuple):
 
 
 @kernel
-def renew_rows(theta, layout, observations, offsets, index, state, which):
+def renew_rows(theta, layout, data, index, state, which):
     """e, top and width of the distinct rows `which`; e is left alone where scaling cannot serve."""
-    scores = state.scores
+    scores, observations, offsets, valued, values = (
+        state.scores, data.observations, data.offsets, data.valued, data.values,
+    )  # fmt: skip
     n_labels = layout.n_labels
     score, out = np.empty(n_labels), np.empty(n_labels)
     power, high, low = np.empty(n_labels, np.int64), np.empty(LANES), np.empty(LANES)
@@ -124,6 +126,7 @@ def renew_rows(theta, layout, observations, offsets, index, state, which):
         for y in range(n_labels):
             score[y] = 0.0
         add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, score)
+        add_values(theta, layout.unigram_ptr, layout.unigram_code, valued, values, t, score)
         if t == offsets[sequence_of[t]]:
             add_runs(theta, layout.start_ptr, layout.start_code, observations, t, score)
         top, bottom = extremes(score, high, low)

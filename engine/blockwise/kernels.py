@@ -134,7 +134,7 @@ def fill_messages(theta, layout, data, sets, index, state, begin, end):
         log_z = _segment(of_position, row_of, state, n, lo, hi, lo, hi - 1, False, current, following)
         if np.isnan(log_z):
             score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
-            log_z = log_forward(theta, layout, data.observations, sets, lo, hi, score, log_alpha)
+            log_z = log_forward(theta, layout, data, sets, lo, hi, score, log_alpha)
         loss += data.weights[n] * log_z
     return loss
 
@@ -632,10 +632,10 @@ def _together(a, b, code, n_labels, qa, qb):
 @kernel
 def by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, code, derive, first, second):
     """log Z and the same sums for a sequence with extreme scores."""
-    n_labels, observations = layout.n_labels, data.observations
+    n_labels = layout.n_labels
     lo, hi, weight = data.offsets[n], data.offsets[n + 1], data.weights[n]
     score, log_alpha = np.empty((hi - lo, n_labels)), np.empty((hi - lo, n_labels))
-    log_z = log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha)
+    log_z = log_forward(theta, layout, data, sets, lo, hi, score, log_alpha)
     if not derive:
         return log_z
     step, log_beta, gamma = make_pair_step(n_labels), np.zeros(n_labels), np.empty((hi - lo, n_labels))

@@ -117,25 +117,23 @@ def _fill(
 ) -> Lattice:  # fmt: skip
     """The lattice of some sequences, with the matrices of the sets `members`."""
     offsets, n_labels = dataset.offsets[sequences.start : sequences.stop + 1], layout.n_labels
-    observations = dataset.observations[offsets[0] : offsets[-1]]
-    offsets = offsets - offsets[0]
     here, between = np.empty((len(which), n_labels)), np.empty((len(members), n_labels, n_labels))
     threads.run(
-        lambda piece: _fill_here(theta, layout, observations, offsets, *piece, here), balanced(np.diff(offsets))
+        lambda piece: _fill_here(theta, layout, dataset, offsets, *piece, here), balanced(np.diff(offsets))
     )
     threads.run(
         lambda piece: _fill_between(theta, layout, sets, members, *piece, between.reshape(-1, n_labels**2)),
         threads.ranges(len(members), PIECES) if len(members) else [],
     )
-    return Lattice(here, between, which, offsets)
+    return Lattice(here, between, which, offsets - offsets[0])
 
 
 @kernel
-def _fill_here(theta, layout, observations, offsets, lo, hi, here):
+def _fill_here(theta, layout, data, offsets, lo, hi, here):
     """Scores of the positions of the sequences [lo, hi)."""
     for n in range(lo, hi):
         for t in range(offsets[n], offsets[n + 1]):
-            position_scores(theta, layout, observations, t, t == offsets[n], here[t])
+            position_scores(theta, layout, data, t, t == offsets[n], here[t - offsets[0]])
 
 
 @kernel

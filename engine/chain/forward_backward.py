@@ -21,6 +21,7 @@ from espalier.engine.runtime.inner_loops import (
     LANES,
     add_run,
     add_runs,
+    add_values,
     exponentiate,
     extremes,
     pass_four,
@@ -78,8 +79,9 @@ def find_runs(ptr, observations, columns, offsets, schedule, b, begin, length):
 
 
 @kernel
-def _score(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z):
+def _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z):
     """e of all rows of batch b, and log_z = 0, or NaN where a step is too wide for scaling."""
+    observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
     unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
     start_ptr, start_code, spread, of_position = layout.start_ptr, layout.start_code, factors.spread, sets.of_position
     columns, ids, table = shared.columns, shared.ids, shared.table
@@ -104,6 +106,7 @@ def _score(theta, layout, observations, offsets, sets, factors, shared, schedule
             for k in range(i, i + n_columns):
                 add_run(theta, unigram_code, base, begin[k], length[k], score)
             i += n_columns
+            add_values(theta, unigram_ptr, unigram_code, valued, values, t, score)
             if t == first:
                 add_runs(theta, start_ptr, start_code, observations, t, score)
             highest, lowest = extremes(score, high, low)
@@ -179,11 +182,11 @@ def _add_levels(offsets, sets, factors, schedule, b, work, log_z):
 
 
 @kernel
-def forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z):
+def forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z):
     """e, alpha and scale of all rows of batch b; log_z of its sequences, NaN where a step is too wide for scaling."""
-    _score(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
+    _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
     _pass_forward(factors, schedule, b, work)
-    _add_levels(offsets, sets, factors, schedule, b, work, log_z)
+    _add_levels(data.offsets, sets, factors, schedule, b, work, log_z)
 
 
 @kernel

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.chain.column_groups import Composites
-from espalier.engine.chain.pair_sets import Inverse, PairSets, invert
+from espalier.engine.chain.pair_sets import Inverse, Occurrences, PairSets, invert, occurrences
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
@@ -21,6 +21,7 @@ class Gathering(NamedTuple):
     positions: Inverse  # of observations in columns of their own
     first_positions: Inverse  # of all observations, among the first positions
     combinations: Inverse  # that hold an observation
+    valued: Occurrences  # of observations with values
     positions_of_combination: Inverse
     observation_runs: list[tuple[int, int]]
     combination_runs: list[tuple[int, int]]
@@ -35,9 +36,10 @@ def make_gathering(dataset: Dataset, layout: Layout, composites: Composites) -> 
     combinations = invert(composites.member, n_observations)
     combinations = combinations._replace(entry=owner[combinations.entry])
     of_combination = _rows_of(composites.ids, n_rows)
-    costs = np.diff(positions.ptr) + np.diff(combinations.ptr) + 1
+    valued = occurrences(dataset._replace(observations=dataset.observations[:, :0]), n_observations)
+    costs = np.diff(positions.ptr) + np.diff(combinations.ptr) + np.diff(valued.ptr) + 1
     return Gathering(
-        positions, first, combinations, of_combination, balanced(costs), balanced(np.diff(of_combination.ptr))
+        positions, first, combinations, valued, of_combination, balanced(costs), balanced(np.diff(of_combination.ptr))
     )
 
 
@@ -61,6 +63,10 @@ def gather(
                                 where.combinations, shared, *run, expected),
         where.observation_runs,
     )  # fmt: skip
+    threads.run(
+        lambda run: gather_values(layout, where.valued, gamma, *run, expected),
+        where.observation_runs if len(where.valued.position) else [],
+    )
     threads.run(
         lambda run: gather_runs(layout.start_ptr, layout.start_code, n_labels, where.first_positions, gamma, nothing,
                                 shared, *run, expected),
@@ -113,6 +119,27 @@ def gather_runs(run_ptr, code, n_labels, at, rows, at_shared, shared, lo, hi, gr
         else:
             for s in range(begin, end):
                 gradient[s] += total[code[s - base]]
+
+
+@kernel
+def gather_values(layout, at, rows, lo, hi, gradient):
+    """gradient[slot] += the rows of the positions of x times its values there, for x in [lo, hi)."""
+    run_ptr, code, n_labels = layout.unigram_ptr, layout.unigram_code, layout.n_labels
+    ptr, position, amount = at.ptr, at.position, at.amount
+    total, base = np.empty(n_labels), run_ptr[0]
+    for x in range(lo, hi):
+        if ptr[x] == ptr[x + 1]:
+            continue
+        for y in range(n_labels):
+            total[y] = 0.0
+        for i in range(ptr[x], ptr[x + 1]):
+            t, value = position[i], amount[i]
+            for y in range(n_labels):
+                total[y] += value * rows[t, y]
+        begin, end = run_ptr[x], run_ptr[x + 1]
+        full = end - begin == n_labels
+        for s in range(begin, end):
+            gradient[s] += total[s - begin if full else code[s - base]]
 
 
 @kernel

@@ -39,11 +39,11 @@ def make_pair_step(n_labels):
 
 
 @kernel
-def log_forward(theta, layout, observations, sets, lo, hi, score, log_alpha):
+def log_forward(theta, layout, data, sets, lo, hi, score, log_alpha):
     """log Z of the positions lo..hi - 1. Fills score (u) and log_alpha, whose row t - lo belongs to position t."""
     step, log_z = make_pair_step(layout.n_labels), 0.0
     for t in range(lo, hi):
-        position_scores(theta, layout, observations, t, t == lo, score[t - lo])
+        position_scores(theta, layout, data, t, t == lo, score[t - lo])
         if t > lo:
             pair_scores(theta, layout, sets, sets.of_position[t], step.scores)
         log_z += log_step(score, t - lo, step.matrix, 0 if t > lo else -1, log_alpha, step.rows)

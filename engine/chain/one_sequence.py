@@ -15,7 +15,7 @@ from espalier.engine.chain.pair_sets import PairSets
 from espalier.engine.chain.scores import SAFE_RANGE, pair_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.lattice.recursions import backward, forward, make_step_rows
-from espalier.engine.runtime.inner_loops import add_runs
+from espalier.engine.runtime.inner_loops import add_runs, add_values, take_values
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
 
@@ -67,13 +67,14 @@ def _most_distinct(offsets, of_position, last):
 
 
 @kernel
-def fill_scores(theta, unit, layout, observations, sets, lo, hi, buffers):
+def fill_scores(theta, unit, layout, data, sets, lo, hi, buffers):
     """Scores at unit * theta of the positions lo..hi-1 and their distinct sets; (number of sets, widest step)."""
-    n_labels = layout.n_labels
+    n_labels, observations, valued, values = layout.n_labels, data.observations, data.valued, data.values
     terms, flat, widest, found = buffers.terms, buffers.flat, 0.0, 0
     for t in range(lo, hi):
         terms[:] = 0.0
         add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, terms)
+        add_values(theta, layout.unigram_ptr, layout.unigram_code, valued, values, t, terms)
         if t == lo:
             add_runs(theta, layout.start_ptr, layout.start_code, observations, t, terms)
         for y in range(n_labels):
@@ -99,9 +100,9 @@ def fill_scores(theta, unit, layout, observations, sets, lo, hi, buffers):
 
 
 @kernel
-def expect(theta, unit, layout, observations, sets, lo, hi, buffers):
+def expect(theta, unit, layout, data, sets, lo, hi, buffers):
     """(log Z at unit * theta, number of distinct sets); gamma and pairs of the buffers hold the expected counts."""
-    found, widest = fill_scores(theta, unit, layout, observations, sets, lo, hi, buffers)
+    found, widest = fill_scores(theta, unit, layout, data, sets, lo, hi, buffers)
     for d in range(found):
         buffers.pairs[d] = 0.0
     if widest <= SAFE_RANGE:
@@ -180,12 +181,13 @@ def by_logarithms(length, buffers, pairs, counts):
 
 
 @kernel
-def add_expected(layout, observations, sets, lo, hi, found, weight, buffers, out):
+def add_expected(layout, data, sets, lo, hi, found, weight, buffers, out):
     """out += weight * the counts in gamma and pairs, at the weights of the sequence's observations only."""
-    n_labels = layout.n_labels
+    n_labels, observations, valued, values = layout.n_labels, data.observations, data.valued, data.values
     gamma, flat = buffers.gamma, buffers.flat
     for t in range(lo, hi):
         _add_runs(layout.unigram_ptr, layout.unigram_code, observations, t, weight, gamma, t - lo, n_labels, out)
+        take_values(layout.unigram_ptr, layout.unigram_code, valued, values, t, gamma, t - lo, n_labels, weight, out)
         if t == lo:
             _add_runs(layout.start_ptr, layout.start_code, observations, t, weight, gamma, 0, n_labels, out)
     ptr, code, base = layout.bigram_ptr, layout.bigram_code, layout.bigram_ptr[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset
+from espalier.engine.data.dataset import Dataset, every_observation
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime.grouping import carrying_columns, combine, ends, first_places, group
 from espalier.engine.weights.layout import Layout
@@ -29,6 +29,37 @@ class Inverse(NamedTuple):
     entry: np.ndarray  # int32
 
 
+class Occurrences(NamedTuple):
+    """The positions of each observation, ascending, each once: position[ptr[x]:ptr[x + 1]]."""
+
+    ptr: np.ndarray  # int64 [V + 1]
+    position: np.ndarray  # int32
+    amount: np.ndarray  # float64, how often it is there, or the sum of its values
+
+
+def occurrences(dataset: Dataset, n_observations: int, where: np.ndarray | None = None) -> Occurrences:
+    """Of all observations, at the positions `where` (bool [T]) holds; amounts of zero are left out."""
+    ids = every_observation(dataset)
+    keys = ids if where is None else np.where(where[:, None], ids, -1)
+    flat = invert(keys.ravel(), n_observations)
+    owner = np.repeat(np.arange(n_observations), np.diff(flat.ptr))
+    position = flat.entry // max(1, ids.shape[1])
+    new = np.ones(len(position), bool)
+    new[1:] = (np.diff(position) != 0) | (np.diff(owner) != 0)
+    first = np.flatnonzero(new)
+    if not dataset.valued.shape[1]:
+        amount = np.diff(np.append(first, len(position))).astype(np.float64)
+        return Occurrences(_ends_of(owner[new], n_observations), position[new].astype(np.int32), amount)
+    each = np.concatenate([np.ones(dataset.observations.shape), dataset.values], axis=1).ravel()[flat.entry]
+    amount = np.add.reduceat(each, first) if len(first) else np.empty(0)
+    kept = first[amount != 0.0]
+    return Occurrences(_ends_of(owner[kept], n_observations), position[kept].astype(np.int32), amount[amount != 0.0])
+
+
+def _ends_of(owner: np.ndarray, n_keys: int) -> np.ndarray:
+    return ends(np.bincount(owner, minlength=n_keys))
+
+
 def invert(keys: np.ndarray, n_keys: int) -> Inverse:
     """Positions of each key >= 0 in a flat array."""
     return Inverse(*group(keys, n_keys))
@@ -36,11 +67,19 @@ def invert(keys: np.ndarray, n_keys: int) -> Inverse:
 
 def check_observations(dataset: Dataset, layout: Layout) -> None:
     """Ids outside the layout would read past the end of an array in compiled code."""
-    lowest, highest = int(dataset.observations.min(initial=-1)), int(dataset.observations.max(initial=-1))
+    both = dataset.observations, dataset.valued
+    lowest, highest = min(int(ids.min(initial=-1)) for ids in both), max(int(ids.max(initial=-1)) for ids in both)
     if lowest < -1 or highest >= layout.n_observations:
         raise EspalierError(
             f"observation {lowest if lowest < -1 else highest} is not one of the {layout.n_observations} of the "
             "vocabulary (or -1 for none): make features and model from the same vocabulary"
+        )
+    pairs = np.append(np.diff(layout.bigram_ptr) + np.diff(layout.start_ptr) > 0, False)
+    if np.any(pairs[dataset.valued]):
+        x = int(dataset.valued[pairs[dataset.valued]][0])
+        raise EspalierError(
+            f"observation {x} has values and weights for pairs of labels: expected weights for single labels only, "
+            "of a template that begins with U"
         )
     if int(dataset.labels.max(initial=-1)) >= layout.n_labels:
         raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")

@@ -32,22 +32,21 @@ def all_log_partitions(
     log_z, shared = np.empty(len(dataset.weights)), share(*scored, composites)
 
     def piece(chunk):
-        _log_partitions(*scored, dataset.observations, dataset.offsets, sets, factors, shared, schedule, chunk,
-                        log_z)  # fmt: skip
+        _log_partitions(*scored, dataset, sets, factors, shared, schedule, chunk, log_z)
 
     threads.run(piece, range(len(schedule.chunk_batches) - 1))
     for n in np.flatnonzero(np.isnan(log_z)):
         lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
         score, log_alpha = np.empty((2, hi - lo, layout.n_labels))
-        log_z[n] = log_forward(theta, layout, dataset.observations, sets, lo, hi, score, log_alpha)
+        log_z[n] = log_forward(theta, layout, dataset, sets, lo, hi, score, log_alpha)
     return log_z
 
 
 @kernel
-def _log_partitions(theta, layout, observations, offsets, sets, factors, shared, schedule, chunk, log_z):
+def _log_partitions(theta, layout, data, sets, factors, shared, schedule, chunk, log_z):
     work = make_rows(schedule.longest, shared.table.shape[1], layout.n_labels, len(shared.columns))
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
-        forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
+        forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
 
 
 def posterior_rows(dataset: Dataset, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -70,8 +69,7 @@ def posteriors(
     log_z, shared = np.empty(len(dataset.weights)), share(*scored, composites)
 
     def piece(chunk):
-        _store(*scored, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared, schedule,
-               chunk, alpha, v, gamma, log_z)  # fmt: skip
+        _store(*scored, dataset, sets, factors, shared, schedule, chunk, alpha, v, gamma, log_z)
 
     threads.run(piece, range(len(schedule.chunk_batches) - 1))
     for n in np.flatnonzero(np.isnan(log_z)):
@@ -84,16 +82,13 @@ def posteriors(
 
 
 @kernel
-def _store(
-    theta, layout, observations, offsets, weights, sets, factors, shared, schedule, chunk, alpha, v, gamma,
-    log_z,
-):  # fmt: skip
+def _store(theta, layout, data, sets, factors, shared, schedule, chunk, alpha, v, gamma, log_z):
     work = make_rows(schedule.longest, shared.table.shape[1], layout.n_labels, len(shared.columns))
-    sequences, row = schedule.sequences, schedule.row
+    sequences, row, offsets = schedule.sequences, schedule.row, data.offsets
     my_alpha, my_v, my_gamma, width = work.alpha, work.v, work.gamma, alpha.shape[1]
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
-        forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
-        backward_batch(offsets, weights, factors, schedule, b, work, log_z)
+        forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
+        backward_batch(offsets, data.weights, factors, schedule, b, work, log_z)
         for m in range(schedule.batch_sequences[b], schedule.batch_sequences[b + 1]):
             n = sequences[m]
             for t in range(offsets[n], offsets[n + 1]):
@@ -107,6 +102,6 @@ def _store(
 def by_logarithms(theta, dataset: Dataset, layout: Layout, sets: PairSets, n: int, alpha, v, gamma, gradient) -> float:
     """log Z of sequence n with extreme scores; fills gamma, adds its pairwise expectations to `gradient`."""
     lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
-    log_z = log_forward(theta, layout, dataset.observations, sets, lo, hi, v, alpha)
+    log_z = log_forward(theta, layout, dataset, sets, lo, hi, v, alpha)
     log_backward(theta, layout, sets, lo, hi, dataset.weights[n], alpha, v, gamma, gradient)
     return log_z

@@ -21,7 +21,7 @@ from espalier.engine.chain.pair_sets import PairSets
 from espalier.engine.chain.scores import padded
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.grouping import ends
-from espalier.engine.runtime.inner_loops import add_products, take_run
+from espalier.engine.runtime.inner_loops import add_products, take_run, take_values
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
 
@@ -120,6 +120,7 @@ def make_plan(dataset, layout: Layout, slots: PairSlots, composites: Composites,
         lo, hi = chunks[c]
         positions = np.arange(dataset.offsets[lo], dataset.offsets[hi])
         _touch(layout.unigram_ptr, dataset.observations, positions, composites.columns, touched[c])
+        _touch(layout.unigram_ptr, dataset.valued, positions, np.arange(dataset.valued.shape[1]), touched[c])
         if layout.start_ptr[-1] > layout.start_ptr[0]:
             _touch(layout.start_ptr, dataset.observations, dataset.offsets[lo:hi], composites.every_column, touched[c])
         _touch_rows(composites.ids, positions, composites_at, width, touched[c])
@@ -152,7 +153,7 @@ def fits(layout: Layout, slots: PairSlots) -> bool:
 
 @kernel
 def scatter_chunk(
-    theta, layout, observations, offsets, weights, sets, factors, shared, slots, schedule, chunk, pairs_at,
+    theta, layout, data, sets, factors, shared, slots, schedule, chunk, pairs_at,
     composites_at, touched, out, log_z,
 ):  # fmt: skip
     """Expectations of the chunk's sequences into `out`; log_z[n], NaN where logarithms are needed."""
@@ -162,15 +163,17 @@ def scatter_chunk(
             out[page * PAGE : (page + 1) * PAGE] = 0.0
     work = make_rows(schedule.longest, width, n_labels, len(shared.columns))
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
-        forward_batch(theta, layout, observations, offsets, sets, factors, shared, schedule, b, work, log_z)
-        backward_batch(offsets, weights, factors, schedule, b, work, log_z)
-        _scatter_unigrams(layout, observations, offsets, shared, schedule, b, composites_at, work, out)
+        forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
+        backward_batch(data.offsets, data.weights, factors, schedule, b, work, log_z)
+        _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out)
         _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out)
 
 
 @kernel
-def _scatter_unigrams(layout, observations, offsets, shared, schedule, b, composites_at, work, out):
-    unigram_code, base, n_labels = layout.unigram_code, layout.unigram_ptr[0], layout.n_labels
+def _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out):
+    observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
+    unigram_ptr, unigram_code, n_labels = layout.unigram_ptr, layout.unigram_code, layout.n_labels
+    base = unigram_ptr[0]
     start_ptr, start_code = layout.start_ptr, layout.start_code
     everything, ids, n_columns = shared.every_column, shared.ids, len(shared.columns)
     begin, length, i = work.begin, work.length, 0
@@ -188,6 +191,7 @@ def _scatter_unigrams(layout, observations, offsets, shared, schedule, b, compos
             for k in range(i, i + n_columns):
                 take_run(gamma, r, n_labels, unigram_code, base, begin[k], length[k], out)
             i += n_columns
+            take_values(unigram_ptr, unigram_code, valued, values, t, gamma, r, n_labels, 1.0, out)
             if t == first:
                 scatter_runs(start_ptr, start_code, observations, everything, t, gamma, r, n_labels, out)
 
@@ -227,10 +231,13 @@ def scatter_runs(ptr, code, observations, columns, t, gamma, row, n_labels, grad
 
 
 @kernel
-def add_unigrams(layout, observations, columns, first, gamma, gradient):
+def add_unigrams(layout, data, columns, first, gamma, gradient):
     """The unigram and start expectations of one sequence from gamma [T, Y]."""
+    observations = data.observations
     for row in range(len(gamma)):
         t, n_labels = first + row, layout.n_labels
+        take_values(layout.unigram_ptr, layout.unigram_code, data.valued, data.values, t, gamma, row, n_labels, 1.0,
+                    gradient)  # fmt: skip
         scatter_runs(layout.unigram_ptr, layout.unigram_code, observations, columns, t, gamma, row, n_labels, gradient)
         if row == 0:
             scatter_runs(layout.start_ptr, layout.start_code, observations, columns, t, gamma, row, n_labels, gradient)
@@ -277,9 +284,8 @@ def scattered_sums(theta, dataset, layout: Layout, sets: PairSets, factors, plan
     shared = share(theta, layout, plan.composites)
 
     def piece(c):
-        scatter_chunk(theta, layout, dataset.observations, dataset.offsets, dataset.weights, sets, factors, shared,
-                      plan.slots, schedule, c, plan.pairs_at, plan.composites_at, plan.touched[c], room[c],
-                      log_z)  # fmt: skip
+        scatter_chunk(theta, layout, dataset, sets, factors, shared, plan.slots, schedule, c, plan.pairs_at,
+                      plan.composites_at, plan.touched[c], room[c], log_z)  # fmt: skip
 
     threads.run(piece, range(len(room)))
     total = np.zeros(plan.total)

@@ -7,7 +7,7 @@ import numpy as np
 from espalier.engine.chain.pair_sets import PairSets
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import threads
-from espalier.engine.runtime.inner_loops import LANES, add_run, add_runs, exponentiate, extremes
+from espalier.engine.runtime.inner_loops import LANES, add_run, add_runs, add_values, exponentiate, extremes
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
 
@@ -57,12 +57,13 @@ class Factors(NamedTuple):
 
 
 @kernel
-def position_scores(theta, layout, observations, t, first, out):
+def position_scores(theta, layout, data, t, first, out):
     """out[y] = sum over templates of mu[x_t, y], and of lambda[x_t, y0, y] at a first position."""
     out[:] = 0.0
-    add_runs(theta, layout.unigram_ptr, layout.unigram_code, observations, t, out)
+    add_runs(theta, layout.unigram_ptr, layout.unigram_code, data.observations, t, out)
+    add_values(theta, layout.unigram_ptr, layout.unigram_code, data.valued, data.values, t, out)
     if first:
-        add_runs(theta, layout.start_ptr, layout.start_code, observations, t, out)
+        add_runs(theta, layout.start_ptr, layout.start_code, data.observations, t, out)
 
 
 @kernel

@@ -10,10 +10,15 @@ UNKNOWN = -1  # the label of a position where any label is possible
 FIRST_SET = -2  # label FIRST_SET - s: one of the labels of label_sets[s]
 MOST_LABELS = 8192  # a matrix of all pairs of labels takes half a GiB then
 NO_SETS, NO_TOKEN_WEIGHTS = np.zeros((0, 0), bool), np.zeros(0)
+NO_VALUED, NO_VALUES = np.zeros((0, 0), np.int32), np.zeros((0, 0))
 
 
 class Dataset(NamedTuple):
-    """N sequences with T positions in all and K templates."""
+    """N sequences with T positions in all and K templates.
+
+    An observation is there or not; V others at each position are there with a value, which multiplies their weights.
+    Those have weights for single labels only.
+    """
 
     observations: np.ndarray  # int32 [T, K], id of the observation, -1 = none
     labels: np.ndarray  # int32 [T], -1 = unknown, -2 - s = one of label_sets[s]
@@ -21,6 +26,8 @@ class Dataset(NamedTuple):
     weights: np.ndarray  # float64 [N]
     label_sets: np.ndarray = NO_SETS  # bool [S, Y]
     token_weights: np.ndarray = NO_TOKEN_WEIGHTS  # float64 [T], or empty: all are 1
+    valued: np.ndarray = NO_VALUED  # int32 [T, V], id of an observation with a value, -1 = none; [0, 0] without any
+    values: np.ndarray = NO_VALUES  # float64 [T, V], finite
 
 
 def check_label_count(count: int, where: str = "the training data") -> None:
@@ -37,7 +44,9 @@ def _plain(values, dtype) -> np.ndarray:
     return np.require(values, dtype, ["C", "W"])
 
 
-def make_dataset(observations, labels, offsets, weights=None, label_sets=None, token_weights=None) -> Dataset:
+def make_dataset(
+    observations, labels, offsets, weights=None, label_sets=None, token_weights=None, valued=None, values=None
+) -> Dataset:
     """Check and convert; every later kernel relies on what is checked here."""
     observations = _plain(observations, np.int32)
     offsets = _plain(offsets, np.int64)
@@ -56,11 +65,53 @@ def make_dataset(observations, labels, offsets, weights=None, label_sets=None, t
     _check_weights(weights, sequences, "weight", "sequence")
     label_sets = NO_SETS if label_sets is None else _plain(label_sets, bool)
     _check_sets(labels, label_sets)
-    if token_weights is None or len(token_weights) == 0:
-        return Dataset(observations, labels, offsets, weights, label_sets)
-    token_weights = _plain(token_weights, np.float64)
-    _check_weights(token_weights, tokens, "token weight", "position")
-    return Dataset(observations, labels, offsets, weights, label_sets, token_weights)
+    data = Dataset(observations, labels, offsets, weights, label_sets)
+    if token_weights is not None and len(token_weights):
+        token_weights = _plain(token_weights, np.float64)
+        _check_weights(token_weights, tokens, "token weight", "position")
+        data = data._replace(token_weights=token_weights)
+    return data if valued is None or not np.size(valued) else _with_values(data, valued, values)
+
+
+def _with_values(data: Dataset, valued, values) -> Dataset:
+    """The data with observations that have values; a value of zero is as if the observation were not there."""
+    valued, values = np.require(valued, np.int32, ["C"]), np.require(values, np.float64, ["C"])
+    if valued.shape != values.shape or valued.ndim != 2 or len(valued) != len(data.labels):
+        raise EspalierError(
+            f"observations with values of shape {valued.shape} and values of shape {values.shape}: expected both as "
+            f"{len(data.labels)} positions x the most at a position"
+        )
+    bad = np.argwhere((valued >= 0) & ~np.isfinite(values))
+    if len(bad):
+        t, k = bad[0]
+        n = int(np.searchsorted(data.offsets, t, side="right")) - 1
+        raise EspalierError(
+            f"value {values[t, k]} of observation {valued[t, k]} at position {t - data.offsets[n]} of sequence {n}: "
+            "expected a finite number"
+        )
+    there = (valued >= 0) & (values != 0.0)
+    valued, values = np.where(there, valued, np.int32(-1)), np.where(there, values, 0.0)
+    return data._replace(valued=_plain(valued, np.int32), values=_plain(values, np.float64))
+
+
+def every_observation(dataset: Dataset) -> np.ndarray:
+    """The ids at each position whether they have values or not, int32 [T, K + V]."""
+    if not dataset.valued.shape[1]:
+        return dataset.observations
+    return np.concatenate([dataset.observations, dataset.valued], axis=1)
+
+
+def renumbered(dataset: Dataset, ids: np.ndarray) -> Dataset:
+    """The data with observation x as ids[x]; the last of `ids` is for -1."""
+    return dataset._replace(observations=ids[dataset.observations], valued=ids[dataset.valued])
+
+
+def at_positions(dataset: Dataset, where) -> dict[str, np.ndarray]:
+    """The fields of a data set that have a row for each position, at the positions `where`."""
+    names = ["observations", "labels"]
+    names += ["token_weights"] if len(dataset.token_weights) else []
+    names += ["valued", "values"] if dataset.valued.shape[1] else []
+    return {name: getattr(dataset, name)[where] for name in names}
 
 
 def _check_weights(weights: np.ndarray, count: int, name: str, what: str) -> None:
@@ -90,10 +141,8 @@ def select(dataset: Dataset, sequences: np.ndarray) -> Dataset:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     positions = np.repeat(dataset.offsets[sequences] - offsets[:-1], lengths) + np.arange(offsets[-1])
     return dataset._replace(
-        observations=dataset.observations[positions], labels=dataset.labels[positions], offsets=offsets,
-        weights=dataset.weights[sequences],
-        token_weights=dataset.token_weights[positions] if len(dataset.token_weights) else dataset.token_weights,
-    )  # fmt: skip
+        **at_positions(dataset, positions), offsets=offsets, weights=dataset.weights[sequences]
+    )
 
 
 def refuse_unlabelled(dataset: Dataset, why: str) -> None:
@@ -103,6 +152,28 @@ def refuse_unlabelled(dataset: Dataset, why: str) -> None:
         raise EspalierError(
             f"position {unknown[0]} has no label of its own: {why}; set model.family to crf, or label them"
         )
+
+
+def join(first: Dataset, second: Dataset) -> Dataset:
+    """The sequences of both, with the label sets of the first."""
+    tokens = ()
+    if len(first.token_weights) or len(second.token_weights):
+        both = first, second
+        tokens = np.concatenate([d.token_weights if len(d.token_weights) else np.ones(len(d.labels)) for d in both])
+    most = max(first.valued.shape[1], second.valued.shape[1])
+    valued, values = np.full((len(first.labels) + len(second.labels), most), -1, np.int32), None
+    if most:
+        values, at = np.zeros(valued.shape), 0
+        for data in (first, second):
+            rows, columns = slice(at, at + len(data.labels)), slice(data.valued.shape[1])
+            if data.valued.shape[1]:
+                valued[rows, columns], values[rows, columns] = data.valued, data.values
+            at = rows.stop
+    return make_dataset(
+        np.concatenate([first.observations, second.observations]), np.concatenate([first.labels, second.labels]),
+        np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]),
+        np.concatenate([first.weights, second.weights]), first.label_sets, tokens, valued, values,
+    )  # fmt: skip
 
 
 def any_in_sequence(dataset: Dataset, where: np.ndarray) -> np.ndarray:

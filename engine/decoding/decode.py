@@ -22,7 +22,7 @@ from espalier.engine.lattice import blocks
 from espalier.engine.lattice.decode import PAIR_BYTES, NBest
 from espalier.engine.lattice.limits import make_limits
 from espalier.engine.runtime import threads
-from espalier.engine.runtime.inner_loops import add_run, add_runs
+from espalier.engine.runtime.inner_loops import add_run, add_runs, add_values
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import PIECES, balanced
 from espalier.engine.weights.layout import Layout
@@ -116,7 +116,7 @@ def viterbi(
         return blocks.best(lattice_blocks(dataset, layout, theta, sets), len(dataset.labels), limits)
     table, wide = _pair_table(theta, layout, sets, density(sparse)), _wide_runs(theta, dataset, layout)
     threads.run(
-        lambda run: _viterbi(theta, layout, dataset.observations, dataset.offsets, sets, *table, *wide, *run, labels),
+        lambda run: _viterbi(theta, layout, dataset, sets, *table, *wide, *run, labels),
         balanced(np.diff(dataset.offsets)),
     )
     return labels
@@ -192,12 +192,13 @@ def _fill_table(theta, layout, sets, slot, lo, hi, dense, ptr, code, score):
 
 
 @kernel
-def _viterbi(theta, layout, observations, offsets, sets, slot, dense, ptr, code, score, row, table, lo, hi, out):
+def _viterbi(theta, layout, data, sets, slot, dense, ptr, code, score, row, table, lo, hi, out):
     """best_{t+1}(y) = max_y' {best_t(y') + lambda(y', y)} + mu(y), dense or sparse (SBCD 10).
 
     Rows of W numbers, those beyond Y -inf or never read. Only the values are kept: which y' it was is asked again
     on the way back, for one label a position and not for all.
     """
+    observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
     n_labels, width, longest = layout.n_labels, table.shape[1], 0
     for n in range(lo, hi):
         longest = max(longest, offsets[n + 1] - offsets[n])
@@ -211,6 +212,7 @@ def _viterbi(theta, layout, observations, offsets, sets, slot, dense, ptr, code,
             for y in range(width):
                 here[y] = 0.0
             _add_all(theta, unigram_ptr, unigram_code, row, table, observations, t, here, labels_only)
+            add_values(theta, unigram_ptr, unigram_code, valued, values, t, labels_only)
             if t == begin:
                 add_runs(theta, start_ptr, start_code, observations, t, labels_only)
                 for y in range(width):

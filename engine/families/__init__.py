@@ -26,6 +26,7 @@ ABILITIES = {
     "partial": "learn from partial labels",
     "shards": "train on data in several processes",
     "path": "follow a path of penalties",
+    "values": "learn from real values",
     "resume": "go on where an interrupted training was",
 }
 
@@ -54,7 +55,7 @@ FAMILIES = {
     "memm": Family(
         "memm:MemmLabeller", "sparse maximum-entropy Markov model",
         "maximum-entropy Markov model, each label given the one before",
-        ANSWERS | {"warm_start", "path", "resume"},
+        ANSWERS | {"warm_start", "path", "resume", "values"},
     ),
     "hmm": Family("hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from relative counts", ANSWERS),
 }  # fmt: skip

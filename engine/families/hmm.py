@@ -21,6 +21,7 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset, refuse_unlabelled
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import require
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.labeller import Contribution
 from espalier.engine.lattice import blocks
@@ -171,6 +172,8 @@ def estimate(
     stream[x] is the template of observation x, emits[k] whether template k makes unigram observations. Of an
     observation that occurs fewer than `rare` + 1 times, each occurrence counts for the unknown one of its stream, too.
     """
+    if dataset.valued.shape[1]:
+        require("hmm", "values")
     refuse_unlabelled(dataset, "relative counts need all labels of a sequence")
     emissions = _seen_emissions(dataset, n_labels, emits[stream])
     counts, (_, of, _, label) = observed_counts(dataset, emissions), emissions.slots()

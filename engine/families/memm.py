@@ -66,7 +66,10 @@ def local_problem(dataset: Dataset, layout: Layout) -> tuple[Dataset, Layout]:
     observations = np.concatenate([dataset.observations, paired], axis=1)
     weights = np.repeat(dataset.weights, np.diff(dataset.offsets))
     weights = weights * dataset.token_weights if len(dataset.token_weights) else weights
-    local = make_dataset(observations, dataset.labels, np.arange(len(dataset.labels) + 1), weights)
+    local = make_dataset(
+        observations, dataset.labels, np.arange(len(dataset.labels) + 1), weights, valued=dataset.valued,
+        values=dataset.values,
+    )  # fmt: skip
     return local, _local_layout(layout, pair_ptr)
 
 

@@ -8,7 +8,15 @@ import numpy as np
 from espalier.engine.chain.batches import Schedule, make_schedule
 from espalier.engine.chain.column_groups import Composites, find_composites
 from espalier.engine.chain.gather_gradient import Gathering, gather, make_gathering
-from espalier.engine.chain.pair_sets import Inverse, check_observations, check_theta, invert, pair_sets
+from espalier.engine.chain.pair_sets import (
+    Inverse,
+    Occurrences,
+    check_observations,
+    check_theta,
+    invert,
+    occurrences,
+    pair_sets,
+)
 from espalier.engine.chain.posteriors import all_log_partitions, by_logarithms, posteriors
 from espalier.engine.chain.scatter_gradient import (
     CHUNKS,
@@ -22,8 +30,8 @@ from espalier.engine.chain.scatter_gradient import (
 )
 from espalier.engine.chain.scores import density, make_factors, padded
 from espalier.engine.chain.scratch import Scratch
-from espalier.engine.data.dataset import NO_TOKEN_WEIGHTS, Dataset, any_in_sequence, select
-from espalier.engine.losses.curvature import curvatures
+from espalier.engine.data.dataset import NO_TOKEN_WEIGHTS, NO_VALUES, Dataset, any_in_sequence, select
+from espalier.engine.losses.curvature import curvatures, squared_values
 from espalier.engine.losses.partial_labels import partial_labels, silent
 from espalier.engine.losses.token_weights import first_weights, token_weights
 from espalier.engine.runtime.grouping import carrying_columns, sort_by
@@ -87,10 +95,8 @@ class ChainObjective:
         return make_schedule(self.dataset.offsets, self.sets, self.chunks, padded(self.layout.n_labels))
 
     @cached_property
-    def positions(self) -> Inverse:
-        """Positions of each observation, one entry for each template that yields it."""
-        flat = invert(self.dataset.observations.ravel(), self.layout.n_observations)
-        return flat._replace(entry=flat.entry // np.int32(max(1, self.dataset.observations.shape[1])))
+    def positions(self) -> Occurrences:
+        return occurrences(self.dataset, self.layout.n_observations)
 
     @cached_property
     def positions_of_set(self) -> Inverse:
@@ -130,7 +136,11 @@ class ChainObjective:
 
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""
-        return curvatures(self.layout, gradient, self.observed, rho2)
+        return curvatures(self.layout, gradient, self.observed, rho2, self.squares)
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        return squared_values(self.dataset, self.layout)
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
@@ -188,7 +198,7 @@ class ChainObjective:
             lo, hi = data.offsets[n], data.offsets[n + 1]
             alpha, v, gamma = np.empty((3, hi - lo, layout.n_labels))
             log_z[n] = by_logarithms(theta, data, layout, sets, n, alpha, v, gamma, expected)
-            add_unigrams(layout, data.observations, self.composites.every_column, lo, gamma, expected)
+            add_unigrams(layout, data, self.composites.every_column, lo, gamma, expected)
         return expected, log_z
 
     def _gather(self, theta: np.ndarray, factors):
@@ -238,33 +248,35 @@ def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
     visits = {"unigram": (np.arange(len(labels)), labels), "start": (dataset.offsets[:-1], labels[first]),
               "bigram": (inner, labels[inner - 1] * layout.n_labels + labels[inner])}  # fmt: skip
     for family, (positions, code) in visits.items():
-        _count(dataset.observations, *layout.family(family), positions, code, weights, counts)
+        _count(dataset.observations, NO_VALUES, *layout.family(family), positions, code, weights, counts)
+    if dataset.valued.shape[1]:
+        _count(dataset.valued, dataset.values, *layout.family("unigram"), *visits["unigram"], weights, counts)
     return counts
 
 
-def _count(observations, ptr, codes, n_codes, positions, code, weights, counts) -> None:
-    """Add the weights of the positions to the counts of one family."""
+def _count(observations, values, ptr, codes, n_codes, positions, code, weights, counts) -> None:
+    """Add the weights of the positions to the counts of one family, times `values` unless that is empty."""
     columns = carrying_columns(observations, ptr)
     if not len(columns):
         return
     order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
     at = np.where(ptr[1:] > ptr[:-1], ptr[:-1], -1)
-    _add_counts(observations, columns, positions[order], code[order], weights, ptr, codes, at, counts)
+    _add_counts(observations, values, columns, positions[order], code[order], weights, ptr, codes, at, counts)
 
 
 @kernel
-def _add_counts(observations, columns, positions, code, weights, ptr, codes, at, counts):
+def _add_counts(observations, values, columns, positions, code, weights, ptr, codes, at, counts):
     """counts[slot of (x, code)] += weight, where there is one.
 
     Positions come by code, and the codes of a run ascend, so `at`, where each run has come to, only moves on;
     -1 is the end. The sum of one slot is still in the order of positions.
     """
-    base, full = ptr[0], len(codes) == 0
+    base, full, plain = ptr[0], len(codes) == 0, values.shape[1] == 0
     for i in range(len(positions)):
         t, c = positions[i], code[i]
-        weight = weights[t]
         for k in columns:
             x = observations[t, k]
+            weight = weights[t] if plain else weights[t] * values[t, k]
             if x < 0 or at[x] < 0:
                 continue
             s = at[x]

@@ -9,7 +9,7 @@ layout and `expand` takes it back.
 import numpy as np
 
 from espalier.engine.chain.pair_sets import check_labels, check_observations
-from espalier.engine.data.dataset import Dataset
+from espalier.engine.data.dataset import NO_VALUED, NO_VALUES, Dataset, every_observation
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import observed_counts
 from espalier.engine.runtime.vectors import log
@@ -33,11 +33,13 @@ def mutual_information(dataset: Dataset, layout: Layout) -> np.ndarray:
 
     v is "x is observed" for unigram weights, over all positions; "x is observed after the label y'"
     for bigram weights, over the positions that have a label before them; start weights are
-    unigram ones over the first positions. Positions count by the weight of their sequence.
+    unigram ones over the first positions. Positions count by the weight of their sequence. What has a value is there.
     """
     check_observations(dataset, layout)
     check_labels(dataset.labels, layout)
-    data = dataset._replace(observations=_without_repeats(dataset.observations))
+    data = dataset._replace(
+        observations=_without_repeats(every_observation(dataset)), valued=NO_VALUED, values=NO_VALUES
+    )
     both = observed_counts(data, layout)
     weights = np.repeat(data.weights, np.diff(data.offsets))
     first = np.zeros(len(data.labels), bool)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.inner_loops import take_values
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import add_scaled
@@ -75,7 +76,19 @@ def message(factors, matrices, source, target, p, member, i_lo, i_hi, j_lo, j_hi
 
 
 @kernel
-def add_unigram_counts(ptr, code, observations, t, member, lo, hi, counts, gradient):
+def add_position_counts(layout, data, t, first, member, lo, hi, counts, gradient):
+    """gradient += counts[label] at the weights of all observations at t, times its value where one has a value."""
+    unigram_ptr, unigram_code, valued, values = layout.unigram_ptr, layout.unigram_code, data.valued, data.values
+    _add_counts(unigram_ptr, unigram_code, data.observations, t, member, lo, hi, counts, gradient)
+    if first:
+        _add_counts(layout.start_ptr, layout.start_code, data.observations, t, member, lo, hi, counts, gradient)
+    if valued.shape[1]:
+        row = counts.reshape(1, len(counts))
+        take_values(unigram_ptr, unigram_code, valued, values, t, row, 0, len(counts), 1.0, gradient)
+
+
+@kernel
+def _add_counts(ptr, code, observations, t, member, lo, hi, counts, gradient):
     """gradient[slot] += counts[label] over the runs of all observations at t; counts is zero outside its list."""
     n_labels, base = len(counts), ptr[0]
     for k in range(observations.shape[1]):

@@ -20,7 +20,7 @@ from espalier.engine.losses.label_lists import (
     Chunks,
     add_pair_counts,
     add_pairs,
-    add_unigram_counts,
+    add_position_counts,
     label_lists,
     message,
 )
@@ -76,9 +76,7 @@ class PartialLabels:
         return make_factors(theta, self.layout, self.sets, self.sparse)
 
     def _piece(self, theta, factors, log_z, lo, hi, target):
-        data = self.dataset
-        _restricted(theta, self.layout, data.observations, data.offsets, data.weights, self.sets, factors, self.lists,
-                    lo, hi, target, log_z)  # fmt: skip
+        _restricted(theta, self.layout, self.dataset, self.sets, factors, self.lists, lo, hi, target, log_z)
 
     def _finish(self, theta, log_z, gradient) -> float:
         """Sequences with extreme scores follow by logarithms, one after the other."""
@@ -96,30 +94,31 @@ class PartialLabels:
             return log_partition(lattice)[0]
         gamma, pairs = np.empty(lattice.here.shape), np.empty((hi - lo, layout.n_labels, layout.n_labels))
         log_z = forward_backward(lattice, gamma, pairs)
-        _add_expectations(layout, data.observations, self.sets, self.lists, lo, hi, -data.weights[n], gamma,
-                          pairs.reshape(hi - lo, -1), gradient)  # fmt: skip
+        _add_expectations(
+            layout, data, self.sets, self.lists, lo, hi, -data.weights[n], gamma, pairs.reshape(hi - lo, -1), gradient
+        )
         return log_z[0]
 
 
 @kernel
-def _restricted(theta, layout, observations, offsets, weights, sets, factors, lists, lo, hi, gradient, log_z):
+def _restricted(theta, layout, data, sets, factors, lists, lo, hi, gradient, log_z):
     """log_z[n] = log Z_A of the sequences [lo, hi), NaN where logarithms are needed.
 
     Minus the expectations are added to `gradient` unless it is empty.
     """
-    n_labels, longest = layout.n_labels, 0
+    n_labels, offsets, longest = layout.n_labels, data.offsets, 0
     for n in range(lo, hi):
         longest = max(longest, offsets[n + 1] - offsets[n])
     alpha, e, scale = np.empty((longest, n_labels)), np.empty((longest, n_labels)), np.empty(longest)
     for n in range(lo, hi):
         first, last = offsets[n], offsets[n + 1] - 1
-        log_z[n] = _forward(theta, layout, observations, sets, factors, lists, first, last, alpha, e, scale)
+        log_z[n] = _forward(theta, layout, data, sets, factors, lists, first, last, alpha, e, scale)
         if len(gradient) and not np.isnan(log_z[n]):
-            _backward(layout, observations, sets, factors, lists, first, last, -weights[n], alpha, e, scale, gradient)
+            _backward(layout, data, sets, factors, lists, first, last, -data.weights[n], alpha, e, scale, gradient)
 
 
 @kernel
-def _forward(theta, layout, observations, sets, factors, lists, first, last, alpha, e, scale):
+def _forward(theta, layout, data, sets, factors, lists, first, last, alpha, e, scale):
     """The scaled recursion (SBCD 7) with e_t(y) = 0 for labels that are not allowed. Rows belong to t - first."""
     row, ptr, member = lists.row, lists.ptr, lists.member
     n_labels, of_position = layout.n_labels, sets.of_position
@@ -128,7 +127,7 @@ def _forward(theta, layout, observations, sets, factors, lists, first, last, alp
     for t in range(first, last + 1):
         at, p = t - first, of_position[t]
         lo, hi = ptr[row[t]], ptr[row[t] + 1]
-        position_scores(theta, layout, observations, t, t == first, score)
+        position_scores(theta, layout, data, t, t == first, score)
         top, bottom = -np.inf, np.inf
         for k in range(lo, hi):
             top, bottom = max(top, score[member[k]]), min(bottom, score[member[k]])
@@ -158,7 +157,7 @@ def _forward(theta, layout, observations, sets, factors, lists, first, last, alp
 
 
 @kernel
-def _backward(layout, observations, sets, factors, lists, first, last, weight, alpha, e, scale, gradient):
+def _backward(layout, data, sets, factors, lists, first, last, weight, alpha, e, scale, gradient):
     """weight times the expectations among the allowed labellings, from what `_forward` left."""
     row, ptr, member = lists.row, lists.ptr, lists.member
     n_labels, of_position = layout.n_labels, sets.of_position
@@ -171,9 +170,8 @@ def _backward(layout, observations, sets, factors, lists, first, last, weight, a
             y = member[k]
             gamma[y] = weight * alpha[at, y] * beta[y]
             right[y] = e[at, y] * beta[y] / scale[at]
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, member, lo, hi, gamma, gradient)
+        add_position_counts(layout, data, t, t == first, member, lo, hi, gamma, gradient)
         if t == first:
-            add_unigram_counts(layout.start_ptr, layout.start_code, observations, t, member, lo, hi, gamma, gradient)
             break
         i_lo, i_hi = ptr[row[t - 1]], ptr[row[t - 1] + 1]
         for k in range(i_lo, i_hi):
@@ -186,17 +184,13 @@ def _backward(layout, observations, sets, factors, lists, first, last, weight, a
 
 
 @kernel
-def _add_expectations(layout, observations, sets, lists, lo, hi, weight, gamma, pairs, gradient):
+def _add_expectations(layout, data, sets, lists, lo, hi, weight, gamma, pairs, gradient):
     """weight times the marginals gamma [L, Y] and pairs [L, Y * Y] of one sequence are added to `gradient`."""
     row, ptr, member = lists.row, lists.ptr, lists.member
     for t in range(lo, hi):
         counts, here, end = weight * gamma[t - lo], ptr[row[t]], ptr[row[t] + 1]
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, member, here, end, counts,
-                           gradient)  # fmt: skip
-        if t == lo:
-            add_unigram_counts(layout.start_ptr, layout.start_code, observations, t, member, here, end, counts,
-                               gradient)  # fmt: skip
-        else:
+        add_position_counts(layout, data, t, t == lo, member, here, end, counts, gradient)
+        if t != lo:
             before = row[t - 1]
             add_pairs(layout, sets, sets.of_position[t], member, ptr[before], ptr[before + 1], here, end,
                       weight * pairs[t - lo], gradient)  # fmt: skip

@@ -32,7 +32,7 @@ from espalier.engine.losses.label_lists import (
     Chunks,
     add_pair_counts,
     add_pairs,
-    add_unigram_counts,
+    add_position_counts,
     message,
 )
 from espalier.engine.runtime import threads
@@ -96,26 +96,23 @@ class TokenWeights:
         return make_factors(theta, self.layout, self.sets, self.sparse)
 
     def _piece(self, theta, factors, values, lo, hi, target):
-        data = self.dataset
-        _tails(theta, self.layout, data.observations, data.labels, data.offsets, data.weights, self.jump, self.sets,
-               factors, self.everyone, lo, hi, target, values)  # fmt: skip
+        _tails(
+            theta, self.layout, self.dataset, self.jump, self.sets, factors, self.everyone, lo, hi, target, values
+        )
 
     def _finish(self, theta, values, gradient) -> float:
         """Sequences with extreme scores follow by logarithms, one after the other."""
         data = self.dataset
         for n in np.flatnonzero(np.isnan(values)):
-            values[n] = _by_logarithms(theta, self.layout, data.observations, data.labels, self.jump, self.sets,
-                                       self.everyone, data.offsets[n], data.offsets[n + 1] - 1, data.weights[n],
-                                       gradient)  # fmt: skip
+            values[n] = _by_logarithms(theta, self.layout, data, self.jump, self.sets, self.everyone, data.offsets[n],
+                                       data.offsets[n + 1] - 1, data.weights[n], gradient)  # fmt: skip
         return dot(data.weights, values)
 
 
 @kernel
-def _tails(
-    theta, layout, observations, labels, offsets, weights, jump, sets, factors, everyone, lo, hi, gradient, values
-):
+def _tails(theta, layout, data, jump, sets, factors, everyone, lo, hi, gradient, values):
     """values[n] = sum_t jump_t log beta_t(y_t) of the sequences [lo, hi), NaN where logarithms are needed."""
-    n_labels, longest = layout.n_labels, 0
+    n_labels, offsets, longest = layout.n_labels, data.offsets, 0
     for n in range(lo, hi):
         longest = max(longest, offsets[n + 1] - offsets[n])
     beta, v = np.empty((longest, n_labels)), np.empty((longest, n_labels))
@@ -123,25 +120,24 @@ def _tails(
         first, last = offsets[n], offsets[n + 1] - 1
         while jump[first] == 0.0:  # no mass enters before
             first += 1
-        values[n] = _backward(theta, layout, observations, labels, jump, sets, factors, everyone, first, last, beta, v)
+        values[n] = _backward(theta, layout, data, jump, sets, factors, everyone, first, last, beta, v)
         if len(gradient) and not np.isnan(values[n]):
-            _flow(layout, observations, labels, jump, sets, factors, everyone, first, last, weights[n], beta, v,
-                  gradient)  # fmt: skip
+            _flow(layout, data, jump, sets, factors, everyone, first, last, data.weights[n], beta, v, gradient)
 
 
 @kernel
-def _backward(theta, layout, observations, labels, jump, sets, factors, everyone, first, last, beta, v):
+def _backward(theta, layout, data, jump, sets, factors, everyone, first, last, beta, v):
     """beta_{t-1}(y') = sum_y E_t(y', y) v_t(y), v_t(y) = e_t(y) beta_t(y) (SBCD 8), each beta scaled to a largest 1.
 
     Returns sum_t jump_t log beta_t(y_t) from `first` on. Rows belong to t - first.
     """
-    n_labels = layout.n_labels
+    n_labels, labels = layout.n_labels, data.labels
     score, out, right = np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     beta[last - first] = 1.0
     value, log_scale = 0.0, 0.0
     for t in range(last, first, -1):
         at, p = t - first, sets.of_position[t]
-        position_scores(theta, layout, observations, t, False, score)
+        position_scores(theta, layout, data, t, False, score)
         top = score.max()
         if not top - score.min() + factors.spread[p] <= SAFE_RANGE:
             return np.nan
@@ -159,9 +155,9 @@ def _backward(theta, layout, observations, labels, jump, sets, factors, everyone
 
 
 @kernel
-def _flow(layout, observations, labels, jump, sets, factors, everyone, first, last, weight, beta, v, gradient):
+def _flow(layout, data, jump, sets, factors, everyone, first, last, weight, beta, v, gradient):
     """The masses m_t of the module's text: p(y | y', x) = E_t(y', y) v_t(y) / beta_{t-1}(y')."""
-    n_labels = layout.n_labels
+    n_labels, labels = layout.n_labels, data.labels
     mass, left, right, out = np.zeros(n_labels), np.empty(n_labels), np.empty(n_labels), np.empty(n_labels)
     pairs = np.zeros(n_labels * n_labels)
     mass[labels[first]] = weight * jump[first]
@@ -173,22 +169,21 @@ def _flow(layout, observations, labels, jump, sets, factors, everyone, first, la
         message(factors, factors.dense, factors.row, factors.column, p, everyone, 0, n_labels, 0, n_labels, left, out)
         for y in range(n_labels):
             mass[y] = out[y] * right[y]
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, everyone, 0, n_labels, mass,
-                           gradient)  # fmt: skip
+        add_position_counts(layout, data, t, False, everyone, 0, n_labels, mass, gradient)
         add_pair_counts(layout, sets, factors, p, everyone, 0, n_labels, 0, n_labels, left, right, pairs, gradient)
         mass[labels[t]] += weight * jump[t]
 
 
 @kernel
-def _by_logarithms(theta, layout, observations, labels, jump, sets, everyone, first, last, weight, gradient):
+def _by_logarithms(theta, layout, data, jump, sets, everyone, first, last, weight, gradient):
     """The value of one sequence with extreme scores; its gradient is added to `gradient` unless that is empty."""
-    n_labels, rows = layout.n_labels, last + 1 - first
+    n_labels, labels, rows = layout.n_labels, data.labels, last + 1 - first
     score, log_beta, reached = np.empty((rows, n_labels)), np.zeros((rows, n_labels)), np.zeros((rows, n_labels))
     step, current = make_pair_step(n_labels), np.zeros(n_labels)
     value, log_scale = 0.0, 0.0
     for t in range(last, first, -1):
         at = t - first
-        position_scores(theta, layout, observations, t, False, score[at])
+        position_scores(theta, layout, data, t, False, score[at])
         log_scale += log_back(theta, layout, sets, sets.of_position[t], score, at, reached, current, step)
         log_beta[at - 1] = current
         value += jump[t - 1] * (log_beta[at - 1, labels[t - 1]] + log_scale)
@@ -206,8 +201,7 @@ def _by_logarithms(theta, layout, observations, labels, jump, sets, everyone, fi
             for y in range(n_labels):
                 following[y] += step.conditional[i, y]
         mass[0] = following
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, everyone, 0, n_labels, following,
-                           gradient)  # fmt: skip
+        add_position_counts(layout, data, t, False, everyone, 0, n_labels, following, gradient)
         add_pairs(layout, sets, sets.of_position[t], everyone, 0, n_labels, 0, n_labels, step.pairs, gradient)
         mass[0, labels[t]] += weight * jump[t]
     return value

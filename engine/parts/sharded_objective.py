@@ -15,7 +15,7 @@ import numpy as np
 
 from espalier.engine.chain.pair_sets import check_observations, check_theta
 from espalier.engine.chain.scratch import Scratch
-from espalier.engine.data.dataset import UNKNOWN, Dataset
+from espalier.engine.data.dataset import UNKNOWN, Dataset, at_positions
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective, Sample, active_weights
 from espalier.engine.losses.curvature import curvatures
@@ -41,9 +41,8 @@ def block_of(dataset: Dataset, lo: int, hi: int) -> Dataset:
     """Sequences [lo, hi) of the data; nothing is copied but the offsets."""
     first, last = dataset.offsets[lo], dataset.offsets[hi]
     return dataset._replace(
-        observations=dataset.observations[first:last], labels=dataset.labels[first:last],
-        offsets=dataset.offsets[lo : hi + 1] - first, weights=dataset.weights[lo:hi],
-        token_weights=dataset.token_weights[first:last] if len(dataset.token_weights) else dataset.token_weights,
+        **at_positions(dataset, slice(first, last)), offsets=dataset.offsets[lo : hi + 1] - first,
+        weights=dataset.weights[lo:hi],
     )  # fmt: skip
 
 
@@ -175,7 +174,7 @@ class Part:
     def sums(
         self, what: str, theta: np.ndarray | None = None, rows: Sequence[np.ndarray] | None = None
     ) -> Iterator[Sum]:
-        """Its nodes, from left to right; one call at a time. What: value, gradient (with the value) or observed.
+        """Its nodes, from left to right; one call at a time. What: value, gradient (and value), observed or squares.
 
         `theta` is its own or, which is told by the length, that of all data. The vectors are written
         into `rows` where these are given.
@@ -195,8 +194,8 @@ class Part:
         objective, _, near, far = self.blocks[at]
         if objective is None:
             return 0.0
-        if what == "observed":
-            value, vector = 0.0, objective.observed
+        if what in ("observed", "squares"):
+            value, vector = 0.0, getattr(objective, what)
         else:
             own = theta
             if self.n_blocks > 1:
@@ -305,7 +304,7 @@ class ShardedObjective:
 
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """As `ChainObjective.scaling`."""
-        return curvatures(self.layout, gradient, self.observed, rho2)
+        return curvatures(self.layout, gradient, self.observed, rho2, self._reduce("squares")[1])
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""

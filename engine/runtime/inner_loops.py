@@ -110,6 +110,42 @@ def add_runs(theta, ptr, code, observations, t, out):
 
 
 @kernel
+def add_values(theta, ptr, code, valued, values, t, out):
+    """out[code] += value * theta[slot] over the runs of all observations with a value at position t."""
+    base = ptr[0]
+    for k in range(valued.shape[1]):
+        x = valued[t, k]
+        if x < 0:
+            continue
+        value, lo, hi = values[t, k], ptr[x], ptr[x + 1]
+        if hi - lo == len(out):
+            begin = np.uint64(lo)
+            for c in range(np.uint64(hi - lo)):
+                out[c] += value * theta[begin + c]
+            lo = hi
+        for s in range(lo, hi):
+            out[np.uint64(code[np.uint64(s - base)])] += value * theta[np.uint64(s)]
+
+
+@kernel
+def take_values(ptr, code, valued, values, t, rows, r, n_codes, weight, out):
+    """out[slot] += weight * value * rows[r, code] over such runs."""
+    base = ptr[0]
+    for k in range(valued.shape[1]):
+        x = valued[t, k]
+        if x < 0:
+            continue
+        value, lo, hi = weight * values[t, k], ptr[x], ptr[x + 1]
+        if hi - lo == n_codes:
+            begin = np.uint64(lo)
+            for c in range(np.uint64(hi - lo)):
+                out[begin + c] += value * rows[r, c]
+            lo = hi
+        for s in range(lo, hi):
+            out[np.uint64(s)] += value * rows[r, np.uint64(code[np.uint64(s - base)])]
+
+
+@kernel
 def pass_four(matrices, d, source, s0, s1, s2, s3, target, t0, t1, t2, t3):
     """target[t] = source[s] @ matrices[d] for four rows at once: an element of the matrix is read once for four."""
     n = source.shape[1]

@@ -29,7 +29,7 @@ from espalier.engine.chain.scores import SAFE_RANGE, make_factors, position_scor
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.lattice.recursions import position_marginals
-from espalier.engine.losses.label_lists import NO_GRADIENT, Chunks, add_pairs, add_unigram_counts
+from espalier.engine.losses.label_lists import NO_GRADIENT, Chunks, add_pairs, add_position_counts
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet, check_strength
 from espalier.engine.optimise.solvers import minimise
@@ -131,14 +131,14 @@ class ChainEntropy:
 
     def _piece(self, theta, prepared, entropies, lo, hi, target):
         pool = self.pool
-        _entropies(theta, self.layout, pool.observations, pool.offsets, self.weights, self.sets, *prepared,
+        _entropies(theta, self.layout, pool, self.weights, self.sets, *prepared,
                    self.everyone, lo, hi, target, entropies)  # fmt: skip
 
     def _finish(self, theta, entropies, gradient) -> np.ndarray:
         """Sequences with extreme scores follow by logarithms, one after the other."""
         pool = self.pool
         for n in np.flatnonzero(np.isnan(entropies)):
-            entropies[n] = _by_logarithms(theta, self.layout, pool.observations, self.sets, self.everyone,
+            entropies[n] = _by_logarithms(theta, self.layout, pool, self.sets, self.everyone,
                                           pool.offsets[n], pool.offsets[n + 1] - 1, self.weights[n],
                                           gradient)  # fmt: skip
         return entropies
@@ -163,25 +163,25 @@ def _multiply_entries(entry, out):
 
 @kernel
 def _entropies(
-    theta, layout, observations, offsets, weights, sets, factors, products, entries, everyone, lo, hi, gradient,
+    theta, layout, data, weights, sets, factors, products, entries, everyone, lo, hi, gradient,
     entropies,
 ):  # fmt: skip
     """Entropies of the sequences [lo, hi), NaN where logarithms are needed; gradients are added unless it is empty."""
-    n_labels, longest = layout.n_labels, 0
+    n_labels, offsets, longest = layout.n_labels, data.offsets, 0
     for n in range(lo, hi):
         longest = max(longest, offsets[n + 1] - offsets[n])
     beta, v, eta = np.empty((longest, n_labels)), np.empty((longest, n_labels)), np.empty((longest, n_labels))
     for n in range(lo, hi):
         first, last = offsets[n], offsets[n + 1] - 1
-        entropies[n] = _backward(theta, layout, observations, sets, factors, products, entries, first, last, beta, v,
+        entropies[n] = _backward(theta, layout, data, sets, factors, products, entries, first, last, beta, v,
                                  eta)  # fmt: skip
         if len(gradient) and not np.isnan(entropies[n]):
-            _forward(layout, observations, sets, factors, products, entries, everyone, first, last, weights[n],
+            _forward(layout, data, sets, factors, products, entries, everyone, first, last, weights[n],
                      entropies[n], beta, v, eta, gradient)  # fmt: skip
 
 
 @kernel
-def _backward(theta, layout, observations, sets, factors, products, entries, first, last, beta, v, eta):
+def _backward(theta, layout, data, sets, factors, products, entries, first, last, beta, v, eta):
     """H of one sequence. beta_{t-1}(y') = sum_y E_t(y', y) v_t(y), v_t = e_t beta_t, each beta scaled to a largest 1.
 
     Then p_t(y | y') = E_t(y', y) v_t(y) / beta_{t-1}(y'). Rows belong to t - first; row 0 of v is p_1.
@@ -192,7 +192,7 @@ def _backward(theta, layout, observations, sets, factors, products, entries, fir
     eta[last - first] = 0.0
     for t in range(last, first - 1, -1):
         at, p = t - first, sets.of_position[t]
-        position_scores(theta, layout, observations, t, t == first, score)
+        position_scores(theta, layout, data, t, t == first, score)
         top = score.max()
         if not top - score.min() + (factors.spread[p] if t > first else 0.0) <= SAFE_RANGE:
             return np.nan
@@ -242,7 +242,7 @@ def _step_back(factors, products, entries, p, n, right, score, plain, inner, pro
 
 @kernel
 def _forward(
-    layout, observations, sets, factors, products, entries, everyone, first, last, weight, entropy, beta, v, eta,
+    layout, data, sets, factors, products, entries, everyone, first, last, weight, entropy, beta, v, eta,
     gradient,
 ):  # fmt: skip
     """Minus weight times the covariances of the module's text are added to `gradient`."""
@@ -268,9 +268,7 @@ def _forward(
                 mass[y] = v[at, y] * mass[y] + gamma[y] * np.log(v[at, y])
         for y in range(n):
             counts[y] = -weight * (mass[y] + gamma[y] * (entropy - eta[at, y]))
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, everyone, 0, n, counts, gradient)
-        if t == first:
-            add_unigram_counts(layout.start_ptr, layout.start_code, observations, t, everyone, 0, n, counts, gradient)
+        add_position_counts(layout, data, t, t == first, everyone, 0, n, counts, gradient)
 
 
 @kernel
@@ -308,7 +306,7 @@ def _step_ahead(factors, products, entries, p, n, left, left_mass, right, inner,
 
 
 @kernel
-def _by_logarithms(theta, layout, observations, sets, everyone, first, last, weight, gradient):
+def _by_logarithms(theta, layout, data, sets, everyone, first, last, weight, gradient):
     """H of one sequence with extreme scores; minus weight times its covariances are added to `gradient` unless empty.
 
     The conditional probabilities p_t(y | y') are those of `log_back`. Cost: Y^2 exponentials a position.
@@ -319,7 +317,7 @@ def _by_logarithms(theta, layout, observations, sets, everyone, first, last, wei
     conditional, pairs = step.conditional, step.pairs
     for t in range(last, first - 1, -1):
         at = t - first
-        position_scores(theta, layout, observations, t, t == first, score[at])
+        position_scores(theta, layout, data, t, t == first, score[at])
         log_beta[at] = current
         if t == first:
             break
@@ -353,9 +351,7 @@ def _by_logarithms(theta, layout, observations, sets, everyone, first, last, wei
         for y in range(n):
             gamma[y], mass[y] = new_gamma[y], new_mass[y]
             counts[y] = -weight * (mass[y] + gamma[y] * (entropy - eta[at, y]))
-        add_unigram_counts(layout.unigram_ptr, layout.unigram_code, observations, t, everyone, 0, n, counts, gradient)
-        if t == first:
-            add_unigram_counts(layout.start_ptr, layout.start_code, observations, t, everyone, 0, n, counts, gradient)
+        add_position_counts(layout, data, t, t == first, everyone, 0, n, counts, gradient)
     return entropy
 
 

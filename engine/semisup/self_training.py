@@ -17,7 +17,7 @@ from espalier.engine.data.bags import (
     refuse_empty_pool,
     select_bags,
 )
-from espalier.engine.data.dataset import Dataset, make_dataset, select
+from espalier.engine.data.dataset import Dataset, join, select
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime.vectors import exp
@@ -91,15 +91,8 @@ def self_train_sequences(
     def train(chosen, guessed):
         if not len(chosen):
             return fit(labelled)
-        extra, tokens = select(pool, chosen), None
-        if len(labelled.token_weights):
-            tokens = np.concatenate([labelled.token_weights, np.ones(len(extra.labels))])
-        both = make_dataset(
-            np.concatenate([labelled.observations, extra.observations]), np.concatenate([labelled.labels, *guessed]),
-            np.concatenate([labelled.offsets, labelled.offsets[-1] + extra.offsets[1:]]),
-            np.concatenate([labelled.weights, pool_weight * extra.weights]), labelled.label_sets,
-            tokens,
-        )  # fmt: skip
+        extra = select(pool, chosen)
+        both = join(labelled, extra._replace(labels=np.concatenate(guessed), weights=pool_weight * extra.weights))
         return fit(both)
 
     def guess(theta):

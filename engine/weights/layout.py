@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset, check_label_count, label_rows
+from espalier.engine.data.dataset import Dataset, check_label_count, every_observation, label_rows
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime.grouping import carrying_columns, ends, sort_by
 from espalier.engine.runtime.jit import kernel
@@ -186,13 +186,14 @@ def _possible(dataset: Dataset, n_labels: int, positions: np.ndarray) -> tuple[n
 
 def _seen_runs(dataset: Dataset, wanted, positions, code, n_codes: int):
     """Distinct (observation, code) at the positions, as lengths per observation and codes."""
-    columns = carrying_columns(dataset.observations, ends(wanted > 0))
+    observations = every_observation(dataset)
+    columns = carrying_columns(observations, ends(wanted > 0))
     lengths = np.zeros(len(wanted), np.int64)
     if not len(columns):
         return lengths, np.empty(0, np.int32)
     code = code.astype(np.int32)
     order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
-    visits = dataset.observations, columns, positions[order], code[order]
+    visits = observations, columns, positions[order], code[order]
     last = np.where(wanted > 0, -1, n_codes).astype(np.int32)
     _count_codes(*visits, last.copy(), lengths)
     at = ends(lengths)

@@ -7,7 +7,7 @@ by what the parts can hold at most.
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset, label_rows
+from espalier.engine.data.dataset import Dataset, every_observation, label_rows
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import BIGRAM, FAMILIES, UNIGRAM
 
@@ -35,14 +35,15 @@ class SeenCounts:
 
     def add(self, part: Dataset) -> None:
         row, table = label_rows(part, self.n_labels, unknown=False)
+        observations = every_observation(part)
         first = np.zeros(len(row), bool)
         first[part.offsets[:-1]] = True
         for i, name in enumerate(FAMILIES):
             if self.bits[name] is not None:
-                visits = part.observations, row, table, first, i, self.rank[name], self.full[name], self.bits[name]
+                visits = observations, row, table, first, i, self.rank[name], self.full[name], self.bits[name]
                 self.counts[name] += _mark(*visits)
             else:  # at most one new weight for each label that an observation meets
-                self.counts[name] = min(self.virtual[name], self.counts[name] + part.observations.size)
+                self.counts[name] = min(self.virtual[name], self.counts[name] + observations.size)
 
 
 def _ranks(wanted: np.ndarray) -> np.ndarray:

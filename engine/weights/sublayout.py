@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset
+from espalier.engine.data.dataset import Dataset, every_observation, renumbered
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.grouping import ends
 from espalier.engine.runtime.jit import kernel
@@ -90,7 +90,7 @@ def everything(size: int) -> Runs:
 def present(dataset: Dataset, n_observations: int) -> np.ndarray:
     """Observations that occur in the data, ascending, int64."""
     found = np.zeros(n_observations + 1, bool)  # the last entry serves id -1
-    for column in dataset.observations.T:
+    for column in every_observation(dataset).T:
         found[column] = True
     return np.flatnonzero(found[:-1])
 
@@ -99,7 +99,7 @@ def renumber(dataset: Dataset, observations: np.ndarray, n_observations: int) ->
     """The data with observation observations[i] as i; all that occur must be among them."""
     rank = np.full(n_observations + 1, -1, np.int32)
     rank[observations] = np.arange(len(observations), dtype=np.int32)
-    return dataset._replace(observations=rank[dataset.observations])
+    return renumbered(dataset, rank)
 
 
 def restrict(layout: Layout, observations: np.ndarray) -> tuple[Layout, Runs]:

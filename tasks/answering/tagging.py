@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from espalier.engine.data.dataset import UNKNOWN, Dataset
+from espalier.engine.data.dataset import UNKNOWN, Dataset, renumbered
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.features import features_of
 from espalier.tasks import store
@@ -31,7 +31,7 @@ def numbering(model: Labeller, observations: list[str], labels: list[str]) -> Nu
 def numbered(dataset: Dataset, numbers: Numbering) -> Dataset:
     """The data set in the numbering of a model; a position with a set of labels counts as one without a label."""
     labels = numbers.labels[np.maximum(dataset.labels, UNKNOWN)]
-    return dataset._replace(observations=numbers.observations[dataset.observations], labels=labels)
+    return renumbered(dataset._replace(labels=labels), numbers.observations)
 
 
 def renumber(dataset: Dataset, model: Labeller, observations: list[str], labels: list[str]) -> Dataset:

@@ -131,19 +131,19 @@ def _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x):
     """Change of sum w log Z over the sequences that contain x, from the log Z that `_derivatives` left."""
     change, last = 0.0, -1
     for i in range(positions.ptr[x], positions.ptr[x + 1]):
-        n = sequence_of[positions.entry[i]]
+        n = sequence_of[positions.position[i]]
         if n == last:
             continue
         last = n
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room.buffers)
+        fill_scores(theta, 1.0, layout, data, sets, lo, hi, room.buffers)
         change += data.weights[n] * (log_forward(hi - lo, room.buffers) - log_z[n])
     return change
 
 
 @kernel
 def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z, family, x, previous, label):
-    """Sums of w r p and w r^2 p (1 - p) over the positions where x occurs r times, p the feature's probability.
+    """Sums of w r p and w r^2 p (1 - p) over the positions where x has the amount r, p the feature's probability.
 
     log_z[n] is set for the sequences that contain x.
     """
@@ -151,22 +151,20 @@ def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z,
     gamma, pairs = room.buffers.gamma, room.pairs
     i, end = positions.ptr[x], positions.ptr[x + 1]
     while i < end:
-        n = sequence_of[positions.entry[i]]
+        n = sequence_of[positions.position[i]]
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, room.buffers)
+        fill_scores(theta, 1.0, layout, data, sets, lo, hi, room.buffers)
         log_z[n] = by_logarithms(hi - lo, room.buffers, pairs, pairs[:0])
-        while i < end and positions.entry[i] < hi:
-            t, repeats = positions.entry[i], 0
-            while i < end and positions.entry[i] == t:
-                repeats += 1
-                i += 1
+        while i < end and positions.position[i] < hi:
+            t, amount = positions.position[i], positions.amount[i]
+            i += 1
             p = 0.0
             if family == 0 or (family == 1 and t == lo):
                 p = gamma[t - lo, label]
             elif family == 2 and t > lo:
                 p = pairs[t - lo, previous, label]
-            first += data.weights[n] * repeats * p
-            second += data.weights[n] * repeats * repeats * p * (1.0 - p)
+            first += data.weights[n] * amount * p
+            second += data.weights[n] * amount * amount * p * (1.0 - p)
     return first, second
 
 
@@ -186,20 +184,20 @@ def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, fa
     total = 0.0
     i, end = positions.ptr[x], positions.ptr[x + 1]
     while i < end:
-        n = sequence_of[positions.entry[i]]
+        n = sequence_of[positions.position[i]]
         lo, hi = data.offsets[n], data.offsets[n + 1]
-        fill_scores(theta, 1.0, layout, data.observations, sets, lo, hi, buffers)
+        fill_scores(theta, 1.0, layout, data, sets, lo, hi, buffers)
         log_forward(hi - lo, buffers)
         for t in range(lo, hi):
-            repeats = 0
-            while i < end and positions.entry[i] == t:
-                repeats += 1
+            amount = 0.0
+            if i < end and positions.position[i] == t:
+                amount = positions.amount[i]
                 i += 1
             old_mean[:], old_square[:] = mean, square
             mean[:], square[:] = 0.0, 0.0
             for y in range(n_labels):
                 if t == lo:
-                    f = repeats if family < 2 and y == label else 0
+                    f = amount if family < 2 and y == label else 0.0
                     mean[y], square[y] = f, f * f
                     continue
                 for j in range(n_labels):
@@ -207,7 +205,7 @@ def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, fa
                 norm = log_sum(weight)
                 for j in range(n_labels):
                     fires = y == label and (family == 0 or (family == 2 and j == previous))
-                    f, share = repeats if fires else 0, np.exp(weight[j] - norm)
+                    f, share = amount if fires else 0.0, np.exp(weight[j] - norm)
                     mean[y] += share * (old_mean[j] + f)
                     square[y] += share * (old_square[j] + 2.0 * f * old_mean[j] + f * f)
         average, average_square = 0.0, 0.0

@@ -20,6 +20,7 @@ import numpy as np
 
 from espalier.engine.chain.one_sequence import SequenceBuffers, add_expected, expect, fill_scores, make_buffers
 from espalier.engine.chain.pair_sets import check_labels
+from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_state import SolverState
@@ -31,11 +32,17 @@ from espalier.engine.runtime.vectors import add_scaled, dot
 CLASSES = 64  # distinct T(x) at most, each costs one vector of weights; more are rounded up to the next kept one
 NEWTON = 50  # steps for one equation; from the right side of its root they converge from above
 PIECE = 1 << 13  # weights of one piece of work
+NEARLY = 1e-6  # a sum of values that is so little above a whole number is that number
 CLOSE = 1e-14  # relative; a step below it changes nothing
 
 
 def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
     check_labels(objective.dataset.labels, objective.layout)
+    if objective.dataset.values.min(initial=0.0) < 0.0:
+        raise EspalierError(
+            f"the value {objective.dataset.values.min()} is negative, and iterative scaling is for features of at "
+            "least 0: choose another solver, such as hybrid"
+        )
     totals, members = _classes(_largest_counts(objective))
     rooms = [make_buffers(objective.dataset, objective.layout, objective.sets) for _ in members]
     expected = np.empty((len(totals), objective.size))
@@ -71,17 +78,17 @@ def _largest_counts(objective) -> np.ndarray:
     data, layout, sets = objective.dataset, objective.layout, objective.sets
     counts = np.zeros(len(data.weights), np.int64)
     buffers = make_buffers(data, layout, sets)
-    _best_scores(np.ones(layout.size), layout, data.observations, data.offsets, sets, buffers, counts)
+    _best_scores(np.ones(layout.size), layout, data, sets, buffers, counts)
     return counts
 
 
 @kernel
-def _best_scores(theta, layout, observations, offsets, sets, buffers, counts):
-    """max_y of the score of each sequence by Viterbi's recursion; the scores are whole numbers."""
-    best, terms, n_labels = buffers.alpha, buffers.terms, layout.n_labels
+def _best_scores(theta, layout, data, sets, buffers, counts):
+    """max_y of the score of each sequence by Viterbi's recursion, rounded up where there are values."""
+    best, terms, n_labels, offsets = buffers.alpha, buffers.terms, layout.n_labels, data.offsets
     for n in range(len(counts)):
         lo, hi = offsets[n], offsets[n + 1]
-        fill_scores(theta, 1.0, layout, observations, sets, lo, hi, buffers)
+        fill_scores(theta, 1.0, layout, data, sets, lo, hi, buffers)
         for t in range(hi - lo):
             for y in range(n_labels):
                 best[t, y] = buffers.score[t, y]
@@ -89,7 +96,7 @@ def _best_scores(theta, layout, observations, offsets, sets, buffers, counts):
                     for i in range(n_labels):
                         terms[i] = best[t - 1, i] + buffers.pair_score[buffers.which[t], i, y]
                     best[t, y] += terms.max()
-        counts[n] = np.int64(best[hi - lo - 1].max() + 0.5)
+        counts[n] = np.int64(np.ceil(best[hi - lo - 1].max() - NEARLY))
 
 
 def _value_and_gradient(
@@ -101,8 +108,7 @@ def _value_and_gradient(
 
     def piece(m):
         expected[m] = 0.0
-        _expect_class(theta, layout, data.observations, data.offsets, data.weights, sets, members[m], rooms[m],
-                      expected[m], log_z)  # fmt: skip
+        _expect_class(theta, layout, data, sets, members[m], rooms[m], expected[m], log_z)
 
     threads.run(piece, range(len(members)))
     gradient = np.negative(objective.observed)
@@ -112,11 +118,11 @@ def _value_and_gradient(
 
 
 @kernel
-def _expect_class(theta, layout, observations, offsets, weights, sets, members, buffers, out, log_z):
+def _expect_class(theta, layout, data, sets, members, buffers, out, log_z):
     for n in members:
-        lo, hi = offsets[n], offsets[n + 1]
-        log_z[n], found = expect(theta, 1.0, layout, observations, sets, lo, hi, buffers)
-        add_expected(layout, observations, sets, lo, hi, found, weights[n], buffers, out)
+        lo, hi = data.offsets[n], data.offsets[n + 1]
+        log_z[n], found = expect(theta, 1.0, layout, data, sets, lo, hi, buffers)
+        add_expected(layout, data, sets, lo, hi, found, data.weights[n], buffers, out)
 
 
 def _updated(totals, expected, observed, penalty: ElasticNet, theta: np.ndarray) -> np.ndarray:

@@ -191,7 +191,7 @@ def _visit_small(
         heat_piece(layout, data, sets, index, state, piece, hot)
         while True:
             if changed:
-                renew_rows(theta, layout, data.observations, data.offsets, index, state, rows)
+                renew_rows(theta, layout, data, index, state, rows)
                 renew_block(theta, layout, sets, sharing, state, x)
             if leave:
                 break

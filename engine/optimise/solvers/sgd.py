@@ -120,16 +120,15 @@ def _epoch(
     """Move theta by one step for each sequence in `order`; the L1 penalty that a weight could have paid so far."""
     data = objective.dataset
     return _steps(
-        theta, objective.layout, data.observations, data.labels, data.offsets, data.weights, objective.sets, order,
-        step, epoch, float(penalty.rho1), float(penalty.rho2), could_pay, paid, buffers,
+        theta, objective.layout, data, objective.sets, order, step, epoch, float(penalty.rho1), float(penalty.rho2),
+        could_pay, paid, buffers,
     )  # fmt: skip
 
 
 @kernel
-def _steps(
-    v, layout, observations, labels, offsets, weights, sets, order, step, epoch, rho1, rho2, could_pay, paid, buffers
-):
+def _steps(v, layout, data, sets, order, step, epoch, rho1, rho2, could_pay, paid, buffers):
     """v holds theta on entry and on return, theta / unit in between."""
+    labels, offsets, weights = data.labels, data.offsets, data.weights
     n_sequences = len(weights)
     unit = 1.0
     for i in range(len(order)):
@@ -139,14 +138,14 @@ def _steps(
         unit /= 1.0 + eta * rho2 / n_sequences
         could_pay += eta * rho1 / n_sequences
         if weights[n] > 0.0:
-            _, found = expect(v, unit, layout, observations, sets, lo, hi, buffers)
+            _, found = expect(v, unit, layout, data, sets, lo, hi, buffers)
             for t in range(hi - lo):
                 buffers.gamma[t, labels[lo + t]] -= 1.0
                 if t > 0:
                     buffers.pairs[buffers.which[t], labels[lo + t - 1], labels[lo + t]] -= 1.0
-            add_expected(layout, observations, sets, lo, hi, found, -eta * weights[n] / unit, buffers, v)
+            add_expected(layout, data, sets, lo, hi, found, -eta * weights[n] / unit, buffers, v)
             if rho1 > 0.0:
-                _collect(layout, observations, sets, lo, hi, found, unit, could_pay, buffers, v, paid)
+                _collect(layout, data, sets, lo, hi, found, unit, could_pay, buffers, v, paid)
         if unit < SMALLEST_UNIT:
             for k in range(len(v)):
                 v[k] *= unit
@@ -159,8 +158,9 @@ def _steps(
 
 
 @kernel
-def _collect(layout, observations, sets, lo, hi, found, unit, could_pay, buffers, v, paid):
+def _collect(layout, data, sets, lo, hi, found, unit, could_pay, buffers, v, paid):
     """Every weight of the sequence's observations pays what it owes; to pay twice in a row changes nothing."""
+    observations, valued = data.observations, data.valued
     for t in range(lo, hi):
         for c in range(observations.shape[1]):
             x = observations[t, c]
@@ -170,6 +170,11 @@ def _collect(layout, observations, sets, lo, hi, found, unit, could_pay, buffers
                 _pay(k, unit, could_pay, v, paid)
             if t == lo:
                 for k in range(layout.start_ptr[x], layout.start_ptr[x + 1]):
+                    _pay(k, unit, could_pay, v, paid)
+        for c in range(valued.shape[1]):
+            x = valued[t, c]
+            if x >= 0:
+                for k in range(layout.unigram_ptr[x], layout.unigram_ptr[x + 1]):
                     _pay(k, unit, could_pay, v, paid)
     for d in range(found):
         for m in range(sets.ptr[buffers.set_of[d]], sets.ptr[buffers.set_of[d] + 1]):
