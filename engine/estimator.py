@@ -1,8 +1,9 @@
 """A labeller for Python: `CRF().fit(X, y).predict(X)`, with the conventions of scikit-learn.
 
 X is a list of sequences. A token is a text, a list of attribute texts, or a dict of
-attributes ({"word": "the", "title": True}); each attribute becomes an observation with
-unigram weights, beside a label bias and plain transitions. With `templates`, a token is
+attributes ({"word": "the", "title": True, "length": 3.0}); each attribute becomes an observation with
+unigram weights, beside a label bias and plain transitions. A number is the value of its attribute and multiplies
+its weights. With `templates`, a token is
 a row of columns and the templates make the observations. An Arrow or Polars table with
 the columns sequence, x0, x1, … is taken as rows of columns.
 
@@ -11,6 +12,8 @@ several, it is a set (or list, or tuple) of them.
 """
 
 import inspect
+import math
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import wraps
@@ -39,8 +42,10 @@ from espalier.engine.text.templates import (
     parse,
     resolve,
 )
+from espalier.engine.text.values import values_of_rows
 from espalier.engine.weights.layout import make_layout, observation_kinds
 
+MOST_CELLS = 1 << 31  # of the table of observations, 8 GiB
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 
 
@@ -87,10 +92,11 @@ class CRF:
         sequences = _sequences(X)
         labels = _labels(y, sequences)
         templates, lists = self._resolved(sequences)
-        texts = [_observations(templates, rows) for rows in sequences]
+        texts = [_observations(templates, rows, n) for n, rows in enumerate(sequences)]
         counts: dict[str, int] = {}
         for row in (row for rows in texts for row in rows):
-            for text in row:
+            for item in row:
+                text = item if isinstance(item, str) else item[0]
                 counts[text] = counts.get(text, 0) + 1
         names = [text for text, count in counts.items() if count >= self.min_count]
         classes = sorted({label for row in labels for value in row for label in _possible(value)})
@@ -205,7 +211,7 @@ class CRF:
     def _prepared(self, X, allowed=None) -> tuple[Labeller, Dataset]:
         model, sequences = self._model(), _sequences(X)
         templates = [] if ATTRIBUTES in model.templates else model.parsed
-        texts = [_observations(templates, rows) for rows in sequences]
+        texts = [_observations(templates, rows, n) for n, rows in enumerate(sequences)]
         ids, label_sets = (None, None) if allowed is None else _codes(_labels(allowed, sequences), model.labels)
         return model, _dataset(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
 
@@ -230,22 +236,60 @@ def _rows(tokens: list) -> list[tuple[str, ...]]:
     return [(token,) if isinstance(token, str) else tuple(map(str, token)) for token in tokens]
 
 
-def _observations(templates: list[Template], tokens: list) -> list[list[str]]:
-    """The observations at each position of a sequence."""
+def _observations(templates: list[Template], tokens: list, n: int) -> list[list]:
+    """The observations at each position of a sequence: texts, or pairs of a text and its value."""
     if not templates:
-        return [["B", "U", *(f"U:{text}" for text in _attributes(token))] for token in tokens]
+        found = []
+        for t, token in enumerate(tokens):
+            try:
+                found.append(["B", "U", *(_observed(item) for item in _attributes(token))])
+            except EspalierError as error:
+                raise EspalierError(f"token {t} of sequence {n}: {error}") from None
+        return found
     rows = _rows(tokens)
     check_columns(templates, min((len(row) for row in rows), default=0))
-    return expand_rows(templates, rows)
+    texts = expand_rows(templates, rows)
+    if not any(template.value for template in templates):
+        return texts
+    values = values_of_rows(templates, rows, f"sequence {n}")
+    return [
+        [text if value is None else (text, value) for text, value in zip(*both, strict=True) if value == value]
+        for both in zip(texts, values, strict=True)
+    ]  # fmt: skip
 
 
-def _attributes(token) -> list[str]:
+def _observed(item: str | tuple[str, float]) -> str | tuple[str, float]:
+    return f"U:{item}" if isinstance(item, str) else (f"U:{item[0]}", item[1])
+
+
+def _attributes(token) -> list[str | tuple[str, float]]:
+    """The attributes of a token: texts, or pairs of a name and a value."""
     if isinstance(token, str):
         return [token]
     if isinstance(token, dict):
-        return [name if value is True else f"{name}={value}" for name, value in token.items()
-                if value is not None and value is not False]  # fmt: skip
-    return [str(text) for text in token]
+        pairs = ((name, _scalar(name, value)) for name, value in token.items())
+        return [
+            str(name) if value is True else (str(name), value) if isinstance(value, float) else f"{name}={value}"
+            for name, value in pairs
+            if value is not None and value is not False
+        ]
+    return [str(_scalar("an attribute", text)) for text in token]
+
+
+def _scalar(name, value) -> str | float | bool | None:
+    """A text, truth value or None as it is, a number as a float; anything else is refused."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        number = float(value) if abs(value) < sys.float_info.max else math.inf
+        if not math.isfinite(number):
+            raise EspalierError(f"{quoted(str(name))} is {value}: expected a finite number")
+        return number
+    raise EspalierError(
+        f"{quoted(str(name))} is of the type {type(value).__name__}: expected a text, a number, True, False or None; "
+        "write each entry of a list or table as an attribute of its own"
+    )
 
 
 def _sequences(X) -> list[list]:
@@ -314,7 +358,8 @@ def _check_characters(names: list[str], classes: list[str], sequences: list[list
         return
     for n, (tokens, row) in enumerate(zip(sequences, labels, strict=True)):
         for t, (token, value) in enumerate(zip(tokens, row, strict=True)):
-            for what, texts in (("token", _attributes(token)), ("label", _possible(value))):
+            names = [item if isinstance(item, str) else item[0] for item in _attributes(token)]
+            for what, texts in (("token", names), ("label", _possible(value))):
                 if not _is_whole(texts):
                     raise EspalierError(
                         f"the {what} {quoted(next(iter(texts)))} at position {t} of sequence {n} holds half a "
@@ -346,12 +391,29 @@ def _token_weights(weights, sequences: list[list]) -> list[float] | None:
 def _dataset(texts: list, ids: dict[str, int], labels, weights, label_sets=None, token_weights=None) -> Dataset:
     """Flat arrays; positions with fewer observations than others are filled up with -1."""
     rows = [row for sequence in texts for row in sequence]
-    width = max((len(row) for row in rows), default=1)
-    observations = np.full((len(rows), width), -1, np.int32)
-    for t, row in enumerate(rows):
-        observations[t, : len(row)] = [ids.get(text, -1) for text in row]
+    plain = [[ids.get(item, -1) for item in row if isinstance(item, str)] for row in rows]
+    pairs = [[item for item in row if not isinstance(item, str)] for row in rows]
+    valued = values = None
+    if any(pairs):
+        valued = _filled([[ids.get(text, -1) for text, _ in row] for row in pairs], -1, np.int32)
+        values = _filled([[value for _, value in row] for row in pairs], 0.0, np.float64)
     offsets = np.cumsum([0, *(len(sequence) for sequence in texts)])
-    return make_dataset(observations, labels, offsets, weights, label_sets, token_weights)
+    observations = _filled(plain, -1, np.int32)
+    return make_dataset(observations, labels, offsets, weights, label_sets, token_weights, valued, values)
+
+
+def _filled(rows: list[list], empty, kind) -> np.ndarray:
+    """Rows of different lengths as one table."""
+    width = max((len(row) for row in rows), default=1)
+    if len(rows) * width > MOST_CELLS:
+        raise EspalierError(
+            f"a token has {width:,} attributes and there are {len(rows):,} tokens, which makes a table of "
+            f"{len(rows) * width:,} cells: expected at most {MOST_CELLS:,}; give fewer attributes, or fewer tokens"
+        )
+    out = np.full((len(rows), width), empty, kind)
+    for t, row in enumerate(rows):
+        out[t, : len(row)] = row
+    return out
 
 
 def _cut(values, offsets: np.ndarray) -> list:

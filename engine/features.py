@@ -6,15 +6,20 @@ import pyarrow as pa
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.model import Model
 from espalier.engine.text import lookup
-from espalier.engine.text.templates import check_columns, sources_of
+from espalier.engine.text.templates import check_columns
+from espalier.engine.text.values import apart
 
 
 def columns_needed(model: Model) -> int:
     """How many input columns the templates of a model look at."""
-    return max((source.column for source in sources_of(model.parsed)), default=0) + 1
+    return max((macro.source.column for template in model.parsed for macro in template.looks_at), default=0) + 1
 
 
 def features_of(model: Model, columns: list[pa.Array], offsets: np.ndarray) -> Dataset:
     """The observations of the model in columns of T texts (large_string) that `offsets` cut into sequences."""
     check_columns(model.parsed, len(columns))
-    return make_dataset(lookup.find(model.vocabulary, model.parsed, columns, offsets), None, offsets)
+    ids = lookup.find(model.vocabulary, model.parsed, columns, offsets)
+    observations, valued, values = apart(model.parsed, ids, columns, offsets)
+    if valued.shape[1] and model.scales:
+        values = values * np.append(model.scale_of_each(), 1.0)[valued]
+    return make_dataset(observations, None, offsets, valued=valued, values=values)

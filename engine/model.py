@@ -7,6 +7,7 @@ file: what would unpack to more than it is, is refused before it is read (see `e
 
 import hashlib
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,12 +58,23 @@ class Model:
         used, local = np.unique(observation, return_inverse=True)
         names = [observations[int(i)] for i in used]
         small = _layout(len(labels), len(names), family, local, previous, label)
+        if "scales" in info:
+            info = info | {"scales": {text: info["scales"][text] for text in names if text in info["scales"]}}
         return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
 
     @property
     def lists(self) -> dict[str, list[str]]:
         """The lines of the lists of names that the templates speak of, by their names; they travel with the model."""
         return self.info.get("lists") or {}
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """What the values of observations are multiplied by; of those not named they are taken as they are."""
+        return self.info.get("scales") or {}
+
+    def scale_of_each(self) -> np.ndarray:
+        """The same for each observation, float64 [V]."""
+        return np.array([self.scales.get(text, 1.0) for text in self.observations])
 
     @cached_property
     def parsed(self):
@@ -211,6 +223,9 @@ def _read_head(table: pa.Table, path: Path) -> dict:
     lists = head.get("lists", {})
     if not isinstance(lists, dict) or not all(_is_texts(lines) for lines in lists.values()):
         raise EspalierError(f"{path}: lists is not a table of lists of texts; {REMEDY}")
+    scales = head.get("scales", {})
+    if not isinstance(scales, dict) or not all(type(s) in (int, float) and 0 < s < math.inf for s in scales.values()):
+        raise EspalierError(f"{path}: scales is not a table of positive numbers; {REMEDY}")
     if not head["labels"] or len(set(head["labels"])) != len(head["labels"]):
         raise EspalierError(f"{path}: the labels are empty or occur twice; {REMEDY}")
     check_label_count(len(head["labels"]), str(path))

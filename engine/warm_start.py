@@ -1,13 +1,20 @@
 """A new training starts from the weights of an earlier model, matched by their texts."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import FAMILIES, Layout
 
 
-def starting_point(model: Model, layout: Layout, observations: list[str], labels: list[str]) -> np.ndarray:
-    """theta of the new layout: the model's weights where it has the same observation and labels, zero elsewhere."""
+def starting_point(
+    model: Model, layout: Layout, observations: list[str], labels: list[str], scales: Mapping[str, float] | None = None
+) -> np.ndarray:
+    """theta of the new layout: the model's weights where it has the same observation and labels, zero elsewhere.
+
+    `scales` are what values are multiplied by in the new training; a weight says the same as before of a value.
+    """
     known = {text: i for i, text in enumerate(observations)}
     label_of = {text: i for i, text in enumerate(labels)}
     family, observation, previous, label = model.layout.slots()
@@ -15,12 +22,16 @@ def starting_point(model: Model, layout: Layout, observations: list[str], labels
     codes = np.array([label_of.get(text, -1) for text in model.labels] + [-1], np.int64)
     new, before, here = ids[observation], codes[previous], codes[label]
     keep = (new >= 0) & (here >= 0) & ((family != 2) | (before >= 0))
-    theta = np.zeros(layout.size)
+    theta, weights = np.zeros(layout.size), model.theta
+    if model.scales or scales:
+        old, new_scale = model.scales, scales or {}
+        ratio = np.array([old.get(text, 1.0) / new_scale.get(text, 1.0) for text in model.observations])
+        weights = weights * ratio[observation]
     for index, name in enumerate(FAMILIES):
         mine = keep & (family == index)
         wanted = before[mine] * layout.n_labels + here[mine] if name == "bigram" else here[mine]
         slots = find_slots(layout, name, new[mine], wanted)
-        theta[slots[slots >= 0]] = model.theta[mine][slots >= 0]
+        theta[slots[slots >= 0]] = weights[mine][slots >= 0]
     return theta
 
 

@@ -134,6 +134,7 @@ class TemplateParams:
     )
     file: str | None = option(None, "file of templates instead of `lines`, as for Wapiti or CRF++", "text?")
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
+    scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")
     shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
 
 

@@ -110,7 +110,7 @@ MANIFEST = {
     "templates": TEXTS, "columns": TEXTS, "kinds": TEXTS, "labels": TEXTS, "label_sets": [TEXTS],
     "nouns": NOUNS | {"*": Kind("no other noun", lambda value: False)}, "observations": COUNT,
     "splits": {"train": SPLIT, "dev": SPLIT, "test": SPLIT, "unlabelled": SPLIT}, "vocabulary_sha256": TEXT,
-    "data_version": TEXT, "lists?": Table(ANY),
+    "data_version": TEXT, "lists?": Table(ANY), "value_columns?": TEXTS, "scales?": Table(NUMBER),
 }  # fmt: skip
 
 PROFILE = {

@@ -18,7 +18,7 @@ import polars as pl
 
 from espalier.engine.data.dataset import FIRST_SET, UNKNOWN, check_label_count
 from espalier.engine.errors import EspalierError
-from espalier.engine.text import lookup
+from espalier.engine.text import lookup, values
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -94,12 +94,37 @@ class Labels(NamedTuple):
         return tokens["label"].replace_strict(known, codes, default=UNKNOWN, return_dtype=pl.Int32).to_numpy()
 
 
-def features(tokens: pl.DataFrame, templates: list[Template], vocabulary: lookup.Texts, labels: Labels) -> store.Shard:
-    """The features of a block of whole sequences, by the locked vocabulary."""
+def features(
+    tokens: pl.DataFrame, templates: list[Template], vocabulary: lookup.Texts, labels: Labels,
+    scale: np.ndarray | None = None,
+) -> store.Shard:  # fmt: skip
+    """The features of a block of whole sequences, by the locked vocabulary; values are multiplied by `scale` [V]."""
     sequence = tokens["sequence"].to_numpy()
     columns = [store.arrow_texts(tokens[name]) for name in input_columns(tokens)]
-    ids = lookup.find(vocabulary, templates, columns, store.sequence_offsets(sequence))
-    return store.Shard(sequence, labels.ids(tokens), ids)
+    offsets = store.sequence_offsets(sequence)
+    ids = lookup.find(vocabulary, templates, columns, offsets)
+    first = int(sequence[0]) if len(sequence) else 0
+    plain, valued, numbers = values.apart(templates, ids, columns, offsets, first)
+    if scale is not None:
+        numbers = numbers * np.append(scale, 1.0)[valued]
+    return store.Shard(sequence, labels.ids(tokens), plain, valued, numbers)
+
+
+def unit_scales(blocks: Iterable[store.Shard], count: int) -> np.ndarray:
+    """What makes the values of each of `count` observations vary by one where they are there, float64 [V].
+
+    A value that is always the same becomes one. Observations without values have the scale 1.
+    """
+    sums = np.zeros((3, count))
+    for block in blocks:
+        there = (block.valued >= 0) & (block.values != 0.0)
+        ids, amounts = block.valued[there], block.values[there]
+        for row, amount in zip(sums, (None, amounts, amounts**2), strict=True):
+            row += np.bincount(ids, amount, count)
+    many, mean = np.maximum(sums[0], 1.0), sums[1] / np.maximum(sums[0], 1.0)
+    spread = np.sqrt(np.maximum(sums[2] / many - mean**2, 0.0))
+    spread = np.where(spread > 1e-9 * np.abs(mean), spread, np.abs(mean))
+    return np.where(spread > 0.0, 1.0 / np.where(spread > 0.0, spread, 1.0), 1.0)
 
 
 def rebatched(blocks: Iterable[store.Shard], tokens: int) -> Iterator[store.Shard]:
@@ -156,10 +181,14 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     check_label_count(len(labels.names), str(root / store.TOKENS.format("train")))
     if not labels.names:
         raise EspalierError("no token of the training data has a known label: label some, or check ingest.unknown")
-    texts, splits = lookup.make_vocabulary(store.arrow_texts(vocabulary["observation"])), {}
+    texts, splits, scale = lookup.make_vocabulary(store.arrow_texts(vocabulary["observation"])), {}, None
+    with_values = values.valued_columns(templates)
+    if params.template.scale and with_values.any():
+        raw = (features(tokens, templates, texts, labels) for tokens in blocks("train", "scaling"))
+        scale = unit_scales(raw, len(vocabulary))
     with ExitStack() as stack:  # shards take their places when all are written
         for split in store.SPLITS:
-            numbered = (features(tokens, templates, texts, labels) for tokens in blocks(split, split))
+            numbered = (features(tokens, templates, texts, labels, scale) for tokens in blocks(split, split))
             sizes, shards = Counter(), []
             for shard in rebatched(numbered, params.template.shard_tokens):
                 shards.append(store.shard_name(split, len(shards)))
@@ -176,6 +205,12 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         "nouns": info["nouns"], "reading": info.get("reading"), "observations": len(vocabulary), "splits": splits,
         "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
     }  # fmt: skip
+    if with_values.any():
+        names = np.array(manifest["columns"])
+        manifest |= {"columns": names[~with_values].tolist(), "value_columns": names[with_values].tolist()}
+    if scale is not None:
+        named = zip(vocabulary["observation"].to_list(), scale.tolist(), strict=True)
+        manifest["scales"] = {text: factor for text, factor in named if factor != 1.0}
     store.write_json(root / store.MANIFEST, manifest)
     progress.end(f"{len(templates)} templates, {len(vocabulary):,} observations, {len(labels.names)} labels")
     return {"templates": len(templates), "observations": len(vocabulary), "labels": len(labels.names)}

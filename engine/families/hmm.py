@@ -12,7 +12,7 @@ has not seen is the `unknown` one of its stream, which counts as often as rare o
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
@@ -66,7 +66,9 @@ class HmmLabeller(CrfLabeller):
     def prepared(self, data: Dataset) -> Dataset:
         return completed(data, self._beside)
 
-    def contributions(self, row: np.ndarray, before: int, label: int) -> Iterator[tuple[Contribution, float]]:
+    def contributions(
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
+    ) -> Iterator[tuple[Contribution, float]]:
         """Logarithms of probabilities: of what each stream emits, of the transition, of the end."""
         streams, (transitions, final) = row[: len(self._unseen)].tolist(), row[len(self._unseen) :].tolist()
         for k, x in enumerate(streams):

@@ -5,7 +5,7 @@ Data are in the numbering of the model (`engine.features`). Functions that take 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -33,6 +33,7 @@ class Contribution(NamedTuple):
     observation: int
     previous: int  # -1 where it has none
     label: int
+    value: float = 1.0  # of the observation
 
 
 class Labeller(Model):
@@ -124,8 +125,17 @@ class Labeller(Model):
 
     # What it is made of, for people.
 
-    def contributions(self, row: np.ndarray, before: int, label: int) -> Iterator[tuple[Contribution, float]]:
-        """What the score of `label` at a position is the sum of; `row` is of `prepared` data, `before` -1 at first."""
+    def contributions(
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
+    ) -> Iterator[tuple[Contribution, float]]:
+        """What the score of `label` at a position is the sum of; `row` is of `prepared` data, `before` -1 at first.
+
+        `valued` are observations with their values.
+        """
+        for x, value in valued:
+            slot = self.slot("unigram", x, label) if x >= 0 else -1
+            if slot >= 0:
+                yield Contribution("unigram", x, -1, label, value), value * float(self.theta[slot])
         pair = ("start", label) if before < 0 else ("bigram", before * len(self.labels) + label)
         for x in row.tolist():
             for kind, code in (("unigram", label), pair) if x >= 0 else ():

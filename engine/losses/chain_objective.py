@@ -161,8 +161,8 @@ class ChainObjective:
 
     def _bytes_of_position(self, columns: int) -> int:
         """Ids, labels, sets, schedule and combinations; then what only making them takes."""
-        groups = self.composites.ids.shape[1]
-        return 4 * columns + 8 + 4 + 12 + 4 * groups + max(4 * columns + 24, 56)
+        groups, values = self.composites.ids.shape[1], 2 * 12 * self.dataset.valued.shape[1]
+        return values + 4 * columns + 8 + 4 + 12 + 4 * groups + max(4 * columns + 24, 56)
 
     def _factor_bytes(self) -> int:
         """Matrices of the sets, as they are and transposed, and the summed scores of combinations."""

@@ -34,6 +34,7 @@ FORMS = {
     "g": "%g[row,col,n] or %g[row,col,n,most]",
     "l": '%l[row,col,"file"]',
     "q": '%q[row,col,bins] or %q[row,col,"edges"]',
+    "v": "%v[row,col]",
 }
 
 
@@ -87,7 +88,7 @@ class Source:
     def checked(self) -> "Source":
         """Itself, or an error that says what the arguments should be."""
         wanted = {"x": [()], "t": [(str,)], "m": [(str,)], "p": [(int,)], "s": [(int,)], "w": [(), (int,)],
-                  "g": [(int,), (int, int)], "l": [(str,)], "q": [(int,), (str,)]}[self.letter]  # fmt: skip
+                  "g": [(int,), (int, int)], "l": [(str,)], "q": [(int,), (str,)], "v": [()]}[self.letter]  # fmt: skip
         if tuple(type(argument) for argument in self.arguments) not in wanted:
             raise EspalierError(f"has a % that is no macro; expected {FORMS[self.letter]}")
         least, most = {"q": (2, MOST_BINS)}.get(self.letter, (1, 99))
@@ -97,7 +98,7 @@ class Source:
                 raise EspalierError(f"says {argument} in %{self.letter}, expected {least} to {most}")
         if self.letter == "l" and not self.arguments[0]:
             raise EspalierError(f"names no file; expected {FORMS['l']}")
-        if self.letter != "l" and not self.is_learned:
+        if self.letter not in "lv" and not self.is_learned:
             try:
                 self.function  # noqa: B018  a wrong regular expression or list of edges shows here
             except EspalierError as error:

@@ -5,6 +5,9 @@ another position: `row` positions from here, or with @ counted from the first (@
 expansion of the whole line is the observation, so lines with the same text before the macros share their
 observations, as in CRF++. Empty lines and comments (# at the beginning, or after a blank) are left out.
 
+%v[row,col] is a number: it stays in the text as it is written, so that the line has one observation whatever the
+number, and that observation has the number as its value. Such a line begins with U.
+
 A template with n-grams yields several observations at a position and has as many columns; all others have one.
 """
 
@@ -58,10 +61,11 @@ class Macro:
 
 @dataclass(frozen=True)
 class Template:
-    """One line: its text without comment, and its parts, literal texts and macros in turn."""
+    """One line: its text without comment, its parts, literal texts and macros in turn, and where its value is."""
 
     line: str
     parts: tuple[str | Macro, ...]
+    value: Macro | None = None
 
     @property
     def kind(self) -> str:
@@ -70,6 +74,11 @@ class Template:
     @property
     def macros(self) -> list[Macro]:
         return [part for part in self.parts if isinstance(part, Macro)]
+
+    @property
+    def looks_at(self) -> list[Macro]:
+        """Its macros and that of its value."""
+        return [*self.macros, *([self.value] if self.value else [])]
 
     @property
     def width(self) -> int:
@@ -127,19 +136,26 @@ def _parse_line(line: str, lists: _Lists) -> Template:
     if "\n" in line or "\r" in line:
         raise EspalierError("has a line break in it; write each template as an entry of its own")
     parts: list[str | Macro] = []
-    begin = at = 0
+    begin, at, value = 0, 0, None
     while at < len(line) and not (line[at] == "#" and line[at - 1] in BLANKS):
         if line[at] != "%":
             at += 1
             continue
         macro = _macro(line, at, lists)
+        if macro.source.letter == "v":
+            if value is not None:
+                raise EspalierError("has two values (%v); write each in a line of its own")
+            value, at = macro, at + len(macro.text)
+            continue
         parts += [line[begin:at], macro]
         begin = at = at + len(macro.text)
     text = line[:at].rstrip(BLANKS)
     parts.append(text[begin:])
     if sum(part.source.width > 1 for part in parts if isinstance(part, Macro)) > 1:
         raise EspalierError("has two macros with several values (%g); leave one of them out")
-    return Template(text, tuple(part for part in parts if part != ""))
+    if value is not None and line[0] not in "Uu":
+        raise EspalierError("has a value (%v), which weights for pairs of labels cannot have; begin the line with U")
+    return Template(text, tuple(part for part in parts if part != ""), value)
 
 
 def _macro(line: str, at: int, lists: _Lists) -> Macro:
@@ -163,7 +179,7 @@ def _macro(line: str, at: int, lists: _Lists) -> Macro:
 def check_columns(templates: Iterable[Template], width: int) -> None:
     """Refuse a template that points outside the columns of the data."""
     for template in templates:
-        for macro in template.macros:
+        for macro in template.looks_at:
             if macro.source.column >= width:
                 columns = "column 0" if width == 1 else f"columns 0 to {width - 1}"
                 raise EspalierError(
@@ -230,7 +246,8 @@ def _resolved(template: Template, found: Mapping[Source, Source]) -> Template:
         _rewritten(part, found[part.source]) if isinstance(part, Macro) and part.source in found else part
         for part in template.parts
     ]
-    return Template("".join(part if isinstance(part, str) else part.text for part in parts), tuple(parts))
+    line = "".join(part if isinstance(part, str) else part.text for part in parts)
+    return Template(line, tuple(parts), template.value)
 
 
 def _rewritten(macro: Macro, source: Source) -> Macro:

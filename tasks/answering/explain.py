@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset, make_dataset, select
+from espalier.engine.data.dataset import Dataset, at_positions, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families.labeller import Contribution, Labeller
 from espalier.engine.weights.layout import FAMILIES
@@ -82,11 +82,11 @@ def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
     rest[np.arange(len(labels)), labels] = -1.0
     seconds = rest.argmax(axis=1).astype(np.int32)
     ways = best_ways(model, sequence, labels)
-    observations, local = model.prepared(sequence).observations, not model.linear
+    prepared, local = model.prepared(sequence), not model.linear
     reasons = []
     for t, (label, second) in enumerate(zip(labels.tolist(), seconds.tolist(), strict=True)):
         begin, other, cut = ways.through(t, second)
-        shares = differing(model, observations, labels, begin, other)
+        shares = differing(model, prepared, labels, begin, other)
         total = float(np.sum([share.value for share in shares]))
         if cut or local:
             total, weights = ways.loss(t, second), total
@@ -164,7 +164,9 @@ def _scores(model: Labeller, sequence: Dataset, lo: int, hi: int) -> tuple[np.nd
     """Scores of positions lo to hi [., Y] and of the pairs that end there [., Y, Y]."""
     # A pair needs the position before; what is said of a last position, or of the next one, the one behind.
     first, last = max(0, lo - 1), min(len(sequence.labels), hi + 1)
-    part = make_dataset(sequence.observations[first:last], None, np.array([0, last - first]))
+    part = sequence._replace(
+        **at_positions(sequence, slice(first, last)), offsets=np.array([0, last - first]), weights=np.ones(1)
+    )
     here, between = model.scores(part)
     return here[lo - first : hi - first], between[lo - first : hi - first]
 
@@ -177,7 +179,7 @@ def with_normalisers(shares: list[Share], rest: float) -> list[Share]:
 
 
 def differing(
-    model: Labeller, observations: np.ndarray, labels: np.ndarray, begin: int, other: np.ndarray
+    model: Labeller, prepared: Dataset, labels: np.ndarray, begin: int, other: np.ndarray
 ) -> list[Share]:
     """What each weight adds to the score of the first labelling minus that of the other, the largest first."""
     low, high = max(0, begin - 1), min(len(labels), begin + len(other) + 1)  # a pair has a position more
@@ -187,8 +189,8 @@ def differing(
     changed = mine != theirs
     touched = np.flatnonzero(changed | np.append(False, changed[:-1]))  # the label here or the one before is another
     values: dict[Contribution, float] = {}
-    found = occurrences(model, observations[low:high], mine, touched, values)
-    found.subtract(occurrences(model, observations[low:high], theirs, touched, values))
+    found = occurrences(model, prepared, low, mine, touched, values)
+    found.subtract(occurrences(model, prepared, low, theirs, touched, values))
     shares = [Share(weight, n, n * values[weight]) for weight, n in found.items() if n]
     return sorted(shares, key=_largest_first)
 
@@ -199,13 +201,18 @@ def _largest_first(share: Share) -> tuple:
 
 
 def occurrences(
-    model: Labeller, observations: np.ndarray, labels: np.ndarray, positions: np.ndarray,
+    model: Labeller, prepared: Dataset, low: int, labels: np.ndarray, positions: np.ndarray,
     values: dict[Contribution, float],
 ) -> Counter:  # fmt: skip
-    """How often each weight counts in the score of a labelling at these positions; `values` gets what it is worth."""
-    found: Counter = Counter()
+    """How often each weight counts in the score of a labelling at these positions; `values` gets what it is worth.
+
+    `labels` and `positions` begin at position `low`.
+    """
+    found, some = Counter(), prepared.valued.shape[1] > 0
     for t in positions.tolist():
-        for weight, value in model.contributions(observations[t], int(labels[t - 1]) if t else -1, int(labels[t])):
+        at, before = low + t, int(labels[t - 1]) if t else -1
+        valued = zip(prepared.valued[at].tolist(), prepared.values[at].tolist(), strict=True) if some else ()
+        for weight, value in model.contributions(prepared.observations[at], before, int(labels[t]), valued):
             found[weight] += 1
             values[weight] = value
     return found
@@ -235,14 +242,14 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
 
 def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:
     """A weight with its family, observation, labels, value and a text for people."""
-    kind, observation, previous, label = weight
+    kind, observation, previous, label, amount = weight
     before = model.labels[previous] if previous >= 0 else None
     lead = f"{before} → " if before is not None else f"{START} → " if kind == "start" else ""
     text = model.text_of(observation)
     return {
         "family": kind, "observation": text, "previous": before, "label": model.labels[label], "weight": value,
-        "text": f"{lead}{model.labels[label]}  when {text}",
-    }  # fmt: skip
+        "text": f"{lead}{model.labels[label]}  when {text}" + (f" is {amount:.6g}" if amount != 1.0 else ""),
+    } | ({"value": amount} if amount != 1.0 else {})  # fmt: skip
 
 
 def in_words(model: Labeller, share: Share) -> dict:

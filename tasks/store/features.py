@@ -49,22 +49,29 @@ def remove_stale_shards(root: Path, split: str, names: list[str]) -> None:
 
 
 class Shard(NamedTuple):
-    """A run of whole sequences with T positions and K observations at each."""
+    """A run of whole sequences with T positions, K observations at each and V with values."""
 
     sequence: np.ndarray  # int32 [T]
     labels: np.ndarray  # int32 [T]
     observations: np.ndarray  # int32 [T, K]
+    valued: np.ndarray  # int32 [T, V]
+    values: np.ndarray  # float64 [T, V]
 
 
 def write_shard(path: Path, shard: Shard) -> None:
     """A shard of features. The observations of a position lie together, so that a mapped file is an array [T, K]."""
-    flat = pa.array(shard.observations.ravel(), pa.int32())
-    rows = pa.FixedSizeListArray.from_arrays(flat, shard.observations.shape[1])
-    columns = {"sequence": pa.array(shard.sequence), "label": pa.array(shard.labels), "observations": rows}
+    columns = {"sequence": pa.array(shard.sequence), "label": pa.array(shard.labels)}
+    columns["observations"] = _rows(shard.observations, pa.int32())
+    if shard.valued.shape[1]:
+        columns |= {"valued": _rows(shard.valued, pa.int32()), "values": _rows(shard.values, pa.float64())}
     write_arrow(path, pa.table(columns))
 
 
-def read_shard(path: Path, width: int) -> Shard:
+def _rows(table: np.ndarray, kind: pa.DataType) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(table.ravel(), kind), table.shape[1])
+
+
+def read_shard(path: Path, width: int, n_valued: int = 0) -> Shard:
     """A shard of features as arrays over the mapped file: nothing is copied, what is written to them stays private."""
     if not path.exists():
         raise missing(path)
@@ -76,30 +83,41 @@ def read_shard(path: Path, width: int) -> Shard:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from None
-    rows = f"fixed_size_list<item: int32>[{width}]"
-    check_columns(path, table, {"sequence": "int32", "label": "int32", "observations": rows})
+    expected = {"sequence": "int32", "label": "int32", "observations": f"fixed_size_list<item: int32>[{width}]"}
+    if n_valued:
+        expected |= {"valued": f"fixed_size_list<item: int32>[{n_valued}]",
+                     "values": f"fixed_size_list<item: double>[{n_valued}]"}  # fmt: skip
+    check_columns(path, table, expected)
 
-    def mapped(column: str) -> np.ndarray:
-        if not len(table):
-            return np.empty(0, np.int32)
+    def mapped(column: str, dtype=np.int32, *columns: int) -> np.ndarray:
+        if not len(table) or columns == (0,):
+            return np.empty((len(table), *columns), dtype)
         (chunk,) = table.column(column).chunks
-        flat = chunk.flatten() if column == "observations" else chunk
+        flat = chunk.flatten() if columns else chunk
         if flat.null_count:
             raise ValueError(f"column {column} has empty fields")
-        buffer = flat.buffers()[1]
-        begin = buffer.address - whole.address + 4 * flat.offset if len(flat) else 0
-        return np.frombuffer(memory, np.int32, len(flat), begin)
+        buffer, size = flat.buffers()[1], np.dtype(dtype).itemsize
+        begin = buffer.address - whole.address + size * flat.offset if len(flat) else 0
+        return np.frombuffer(memory, dtype, len(flat), begin).reshape(len(table), *columns)
 
     try:
-        return Shard(mapped("sequence"), mapped("label"), mapped("observations").reshape(len(table), width))
+        return Shard(
+            mapped("sequence"), mapped("label"), mapped("observations", np.int32, width),
+            mapped("valued", np.int32, n_valued), mapped("values", np.float64, n_valued),
+        )  # fmt: skip
     except ValueError as error:
         raise damaged(path, error) from None
 
 
+def shard_widths(manifest: dict) -> tuple[int, int]:
+    """(observations, observations with values) at each position."""
+    return len(manifest["columns"]), len(manifest.get("value_columns", ()))
+
+
 def read_shards(root: Path, split: str, manifest: dict) -> list[Dataset]:
     """The shards of a split as data sets of their own, over the mapped files."""
-    folder, width = root / FEATURES, len(manifest["columns"])
-    return [_dataset_of(folder / name, manifest, read_shard(folder / name, width))
+    folder, widths = root / FEATURES, shard_widths(manifest)
+    return [_dataset_of(folder / name, manifest, read_shard(folder / name, *widths))
             for name in manifest["splits"][split]["shards"]]  # fmt: skip
 
 
@@ -146,7 +164,7 @@ class Shards:
         return self._dataset([self._shard(name) for name in self.names], weights)
 
     def _shard(self, name: str) -> Shard:
-        return read_shard(self.root / FEATURES / name, len(self.manifest["columns"]))
+        return read_shard(self.root / FEATURES / name, *shard_widths(self.manifest))
 
     def _dataset(self, parts: list[Shard], weights: np.ndarray | None) -> Dataset:
         whole = Shard(*(some[0] if len(some) == 1 else np.concatenate(some) for some in zip(*parts, strict=True)))
@@ -160,14 +178,17 @@ def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | N
 
 def _dataset_of(path: Path, manifest: dict, shard: Shard, weights: np.ndarray | None = None) -> Dataset:
     """The data set of a shard whose ids are within what the manifest says."""
-    sequence, labels, observations = shard
+    sequence, labels, observations, valued, values = shard
     limit, names, sets = manifest["observations"], manifest["labels"], manifest["label_sets"]
-    if observations.size and not (-1 <= observations.min() and observations.max() < limit):
+    if any(ids.size and not (-1 <= ids.min() and ids.max() < limit) for ids in (observations, valued)):
         raise damaged(path, ValueError(f"an observation id outside 0..{limit - 1}"))
     if len(labels) and not (-1 - len(sets) <= labels.min() and labels.max() < len(names)):
         raise damaged(path, ValueError(f"a label id outside 0..{len(names) - 1}"))
     members = np.array([[name in one for name in names] for one in sets], bool).reshape(len(sets), len(names))
     try:
-        return make_dataset(observations, labels, sequence_offsets(sequence), weights, members if len(sets) else None)
+        return make_dataset(
+            observations, labels, sequence_offsets(sequence), weights, members if len(sets) else None, None, valued,
+            values,
+        )  # fmt: skip
     except EspalierError as error:
         raise EspalierError(f"{path}: {error}") from None

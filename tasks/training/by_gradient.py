@@ -176,7 +176,8 @@ def fit(job: Job) -> Trained:
             options = replace(options, rho1=path["chosen"], rho2=path["chosen_rho2"])
         elif earlier:
             observations = job.observations()
-            initial = warm_start.starting_point(earlier, layout, observations, job.labels)
+            scales = job.manifest.get("scales")
+            initial = warm_start.starting_point(earlier, layout, observations, job.labels, scales)
         watcher = Watcher(dev_data, model_of, options, job.progress, judge_of(job, model_of, options))
         hashes = job.shards().described()["hashes"] | dev.described()["hashes"]
         keeper = Checkpoint(

@@ -136,7 +136,7 @@ class Job:
         return more | {
             "nouns": manifest["nouns"], "kinds": manifest["kinds"], "data_version": manifest["data_version"],
             "code_version": source_hash(), "train_sequences": train["sequences"], "train_tokens": train["tokens"],
-            **{key: manifest[key] for key in ("lists", "reading") if manifest.get(key)},
+            **{key: manifest[key] for key in ("lists", "reading", "scales") if manifest.get(key)},
             "decode": self.params.evaluate.decode,
         }  # fmt: skip
 

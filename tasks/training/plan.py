@@ -40,11 +40,9 @@ def sample(shards: list[Dataset], tokens: int = SAMPLE_TOKENS) -> Dataset:
     share = max(1, round(sum(len(shard.labels) for shard in shards) / tokens))
     parts = [select(shard, np.arange(0, len(shard.weights), share)) for shard in shards]
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    return parts[0]._replace(
-        observations=np.concatenate([part.observations for part in parts]),
-        labels=np.concatenate([part.labels for part in parts]), offsets=np.append(0, np.cumsum(lengths)),
-        weights=np.concatenate([part.weights for part in parts]),
-    )  # fmt: skip
+    names = ("observations", "labels", "weights", "valued", "values")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return parts[0]._replace(**joined, offsets=np.append(0, np.cumsum(lengths)))
 
 
 def count_weights(shards: list[Dataset], n_labels: int, kinds: np.ndarray, options: Options) -> tuple[int, bool]:
