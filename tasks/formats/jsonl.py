@@ -108,13 +108,17 @@ def _kind(shape: Shape) -> pa.DataType:
 
 def _shape(token: Any) -> Shape:
     """What the first token of a file looks like."""
-    if isinstance(token, str):
+    if isinstance(token, str) or _is_number(token):
         return Shape(None)
     if isinstance(token, list) and token:
         return Shape(tuple(range(len(token))))
     if isinstance(token, dict) and token:
         return Shape(tuple(token))
-    raise ValueError("neither a text nor a list or record of texts")
+    raise ValueError("neither a text or number nor a list or record of them")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _load(line: str) -> Any:
@@ -215,15 +219,20 @@ def _parts(token: Any, name: str, shapes: dict[str, Shape], place: str) -> list[
         shape = _shape(token)
     except ValueError:
         raise EspalierError(
-            f"{place}: {name} holds {_brief(token)}, expected texts, or lists or records of texts"
+            f"{place}: {name} holds {_brief(token)}, expected texts or numbers, or lists or records of them"
         ) from None
     expected = shapes.setdefault(name, shape)
     same = shape == expected or (isinstance(token, dict) and set(token) == set(expected.parts or ()))
     if not same:
         raise EspalierError(f"{place}: {name} holds {_brief(token)}, the tokens before it have {_words(expected)}")
     if shape.parts is None:
-        return [_text(token, name, place)]
-    return [_text(token[part], name, place) for part in expected.parts]
+        return [_input(token, name, place)]
+    return [_input(token[part], name, place) for part in expected.parts]
+
+
+def _input(value: Any, name: str, place: str) -> str:
+    """A text, or the text that says a number."""
+    return repr(value) if _is_number(value) else _text(value, name, place)
 
 
 def _words(shape: Shape) -> str:

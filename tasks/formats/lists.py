@@ -1,6 +1,7 @@
 """Sequences as lists, one row each, made into one row a token; for JSON lines, Arrow and Parquet.
 
-Tokens are texts, or lists or records of texts, all of one width. What does not fit is an `Odd` row.
+Tokens are texts or numbers, or lists or records of them, all of one width. A number becomes the text that says it,
+and one that is not there `_`. What does not fit is an `Odd` row.
 """
 
 from typing import NamedTuple
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from espalier.engine.errors import quoted
+from espalier.engine.text.values import NONE
 
 TOKENS, LABELS = "tokens", "labels"
+NO_NUMBER = NONE[0]
 
 
 class Odd(Exception):
@@ -41,9 +44,17 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
+def is_input(kind: pa.DataType) -> bool:
+    """Whether values of this type can be an input column: texts and numbers."""
+    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
 def text_of(values: pa.Array) -> pa.Array:
     values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-    return values.cast(pa.large_string())
+    if is_text(values.type):
+        return values.cast(pa.large_string())
+    wide = values.cast(pa.float64()) if pa.types.is_float16(values.type) else values
+    return wide.cast(pa.large_string()).fill_null(NO_NUMBER)
 
 
 def frame_of(
@@ -77,6 +88,12 @@ def _nulls(values: pa.Array) -> np.ndarray:
     return values.is_null().to_numpy(zero_copy_only=False)
 
 
+def _no_texts(values: pa.Array) -> np.ndarray:
+    """Where something is missing that has to be there: a number may be missing."""
+    nulls = _nulls(values)
+    return nulls & False if is_input(values.type) and not is_text(values.type) else nulls
+
+
 def _lengths(lists: pa.Array, name: str) -> np.ndarray:
     _refuse(_nulls(lists), f"has no {name}: expected a list of texts")
     return pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -102,23 +119,22 @@ def _same_lengths(first: np.ndarray, lengths: np.ndarray, name_of_first: str, na
 
 def _parts(values: pa.Array, name: str, shapes: dict[str, Shape], lengths: np.ndarray) -> list[pa.Array]:
     """The columns that the tokens of one list make."""
-    _refuse_values(_nulls(values), lengths, f"has no text in {name}: fill it in")
-    if is_text(values.type):
+    _refuse_values(_no_texts(values), lengths, f"has no text in {name}: fill it in")
+    if is_input(values.type):
         _expect(shapes, name, Shape(None), 0)
         return [text_of(values)]
     if pa.types.is_struct(values.type):
         names = tuple(field.name for field in values.type)
-        if not names or not all(is_text(field.type) for field in values.type):
-            raise Odd(0, f"has {name} of type {values.type}: expected records of texts")
+        if not names or not all(is_input(field.type) for field in values.type):
+            raise Odd(0, f"has {name} of type {values.type}: expected records of texts or numbers")
         _expect(shapes, name, Shape(names), 0)
         columns = values.flatten()
         for part, column in zip(names, columns, strict=True):
-            _refuse_values(
-                _nulls(column), lengths, f"has a token without {quoted(part)}: expected all tokens with the same keys"
-            )
+            text = f"has a token without {quoted(part)}: expected all tokens with the same keys"
+            _refuse_values(_no_texts(column), lengths, text)
         return [text_of(column) for column in columns]
-    if not is_list(values.type) or not is_text(values.type.value_type):
-        raise Odd(0, f"has {name} of type {values.type}: expected texts, or lists or records of texts")
+    if not is_list(values.type) or not is_input(values.type.value_type):
+        raise Odd(0, f"has {name} of type {values.type}: expected texts or numbers, or lists or records of them")
     return _list_parts(values, name, shapes, lengths)
 
 
@@ -133,7 +149,7 @@ def _list_parts(values: pa.Array, name: str, shapes: dict[str, Shape], lengths: 
         text = f"has a token of {widths[np.argmax(odd)]} columns, the tokens before it {width}: expected the same"
         _refuse_values(odd, lengths, text)
     flat = values.flatten()
-    _refuse_values(_nulls(flat), lengths * width, f"has no text in {name}: fill it in")
+    _refuse_values(_no_texts(flat), lengths * width, f"has no text in {name}: fill it in")
     flat = text_of(flat)
     return [flat.take(pa.array(np.arange(i, len(flat), width))) for i in range(width)]
 

@@ -157,7 +157,7 @@ class Names(NamedTuple):
             inputs = inputs or [name for name in kinds if name not in (sequence, label)]
         wanted = [*([sequence] if sequence else []), *inputs, *([label] if labelled else [])]
         for name in wanted:
-            cls._check(name, kinds, by_lists, sequence, path)
+            cls._check(name, kinds, by_lists, sequence, inputs, path)
         if not inputs:
             raise EspalierError(f"{path} has no input column: expected at least one beside {sequence} and {label}")
         if label in inputs or sequence in inputs:
@@ -166,7 +166,9 @@ class Names(NamedTuple):
         return cls(sequence, inputs, label if labelled else None, rows)
 
     @staticmethod
-    def _check(name: str, kinds: dict, by_lists: bool, sequence: str | None, path: Path) -> None:
+    def _check(
+        name: str, kinds: dict, by_lists: bool, sequence: str | None, inputs: list[str], path: Path
+    ) -> None:
         known = brief(", ".join(f"{other}: {kind}" for other, kind in kinds.items()))
         if name not in kinds:
             raise EspalierError(
@@ -178,6 +180,8 @@ class Names(NamedTuple):
             good, expected = pa.types.is_integer(kind) or lists.is_text(kind), "whole numbers or text"
         elif by_lists:
             good, expected = lists.is_list(kind), "a list of texts"
+        elif name in inputs:
+            good, expected = lists.is_input(kind), "text or numbers"
         else:
             good, expected = lists.is_text(kind), "text"
         if not good:
@@ -234,11 +238,12 @@ def _from_tokens(batch: pa.RecordBatch, names: Names, history: History, begin: i
     columns = {}
     for name in (names.sequence, *names.inputs, *([names.label] if names.label else [])):
         array = batch.column(name)
-        if array.null_count:
+        number = name in names.inputs and not lists.is_text(array.type)
+        if array.null_count and not number:
             row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
             what = "no label" if name == names.label else f"nothing in column {name}"
             raise EspalierError(f"{at(path, begin + row + 1, 'row')} has {what}: fill it in or remove the sequence")
-        if lists.is_text(array.type):
+        if number or lists.is_text(array.type):
             array = lists.text_of(array)
         columns[name] = pl.Series(pl.from_arrow(array))
     starts = history.starts(columns[names.sequence], names.sequence, begin, path)

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from espalier import CRF
+from espalier.engine import estimator
 from espalier.engine.errors import EspalierError
 
 X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"], ["the", "cat", "barks"]]
@@ -234,3 +235,91 @@ def test_more_labels_than_their_pairs_can_be_scored_are_refused_at_once():
 def test_half_a_character_is_refused_with_its_place(tokens, labels, expected):
     with pytest.raises(EspalierError, match=expected):
         CRF().fit([["a", "b"], tokens], [["X", "Y"], labels])
+
+
+# ---- values
+
+
+def signs(count=60, seed=0):
+    """Tokens whose label is the sign of a number."""
+    rng = np.random.default_rng(seed)
+    X = [[{"v": float(number), "w": "x"} for number in rng.normal(size=3)] for _ in range(count)]
+    return X, [["P" if token["v"] > 0 else "N" for token in tokens] for tokens in X]
+
+
+def test_a_number_is_the_value_of_its_attribute(tmp_path):
+    X, y = signs()
+    labeller = CRF().fit(X, y)
+    assert labeller.score(*signs(seed=1)) > 0.97
+    assert {"U:v"} <= set(labeller.model_.observations)
+    labeller.save(tmp_path / "a.model")
+    assert CRF.load(tmp_path / "a.model").predict(X) == labeller.predict(X)
+
+
+def test_true_is_one_and_nothing_is_zero():
+    X, y = signs(10)
+    first = [[token | {"on": True, "off": False, "none": None} for token in tokens] for tokens in X]
+    second = [[token | {"on": 1.0, "off": 0.0} for token in tokens] for tokens in X]
+    found = [CRF().fit(some, y).predict_marginals(X) for some in (first, second)]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16])
+def test_numbers_of_numpy_are_numbers(kind):
+    X, y = signs(20)
+    same = [[{"v": float(kind(token["v"])), "w": "x"} for token in tokens] for tokens in X]
+    numpy = [[{"v": kind(token["v"]), "w": np.str_("x"), "t": np.True_, "f": np.False_} for token in t] for t in X]
+    plain = [[token | {"t": True} for token in tokens] for tokens in same]
+    assert CRF().fit(numpy, y).model_.checksum() == CRF().fit(plain, y).model_.checksum()
+
+
+def test_whole_numbers_are_values_and_texts_are_not():
+    X, y = [[{"n": 2}, {"n": "2"}, {"n": np.int64(3)}]], [["A", "B", "A"]]
+    assert {"U:n", "U:n=2"} <= set(CRF(rho1=0.0, rho2=0.1).fit(X, y).model_.observations)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (float("nan"), "token 1 of sequence 1: 'v' is nan: expected a finite number"),
+        (-float("inf"), "'v' is -inf: expected a finite number"),
+        (np.float32("inf"), "'v' is inf: expected a finite number"),
+        (10**400, "'v' is 1000.*: expected a finite number"),
+        ([1.0], "'v' is of the type list: expected a text, a number, True, False or None; write each entry"),
+        ({"a": 1}, "'v' is of the type dict: expected a text, a number"),
+        (np.zeros(2), "'v' is of the type ndarray"),
+        (1j, "'v' is of the type complex"),
+        (b"x", "'v' is of the type bytes"),
+    ],
+)
+def test_what_is_no_value_is_refused_with_its_place(value, text):
+    X = [[{"v": 1.0}], [{"v": 1.0}, {"v": value}]]
+    with pytest.raises(EspalierError, match=text):
+        CRF().fit(X, [["A"], ["A", "B"]])
+
+
+def test_lists_inside_a_list_of_attributes_are_refused():
+    with pytest.raises(EspalierError, match="token 0 of sequence 0: 'an attribute' is of the type list"):
+        CRF().fit([[["a", ["b"]]]], [["A"]])
+
+
+def test_a_token_of_a_million_names():
+    wide = {f"n{i}": 1.0 for i in range(1_000_000)}
+    labeller = CRF(max_iterations=2).fit([[wide, {"a": 1.0}]], [["A", "B"]])
+    assert labeller.predict([[{"n3": 1.0}]]) in ([["A"]], [["B"]])
+
+
+def test_a_table_that_is_too_large_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr(estimator, "MOST_CELLS", 10)
+    with pytest.raises(EspalierError, match="a token has 7 attributes and there are 2 tokens, .* at most 10"):
+        CRF().fit([[{"a": "b"}, dict.fromkeys("abcde", "x")]], [["A", "B"]])
+
+
+def test_templates_with_values_in_python():
+    X, y = signs(40)
+    rows = [[("x", str(token["v"])) for token in tokens] for tokens in X]
+    labeller = CRF(templates=["U:%v[0,1]", "U:%x[0,0]", "B"]).fit(rows, y)
+    assert labeller.score(rows, y) > 0.97
+    with pytest.raises(EspalierError, match="column 1 holds 'abc' at position 1 of sequence 0, where a template looks"):
+        labeller.predict([[("x", "_"), ("x", "abc")]])

@@ -300,7 +300,7 @@ def test_unlabelled_lines_need_no_labels(tmp_path):
         ('{"tokens": ["a", "b"], "labels": ["X"]}', "has 2 tokens and 1 labels: expected as many of both"),
         ('{"tokens": ["a"], "labels": [1]}', "labels holds 1 where a text is expected; put it in quotes"),
         ('{"tokens": ["a"], "labels": [null]}', "labels holds null where a text is expected"),
-        ('{"tokens": [true], "labels": ["X"]}', "tokens holds true, expected texts, or lists or records of texts"),
+        ('{"tokens": [true], "labels": ["X"]}', "tokens holds true, expected texts or numbers, or lists or"),
         ('{"tokens": [["a"]], "labels": ["X"]}', r'tokens holds \["a"\], the tokens before it have plain texts'),
         ('{"tokens": ["a"], "tokens": ["b"], "labels": ["X"]}', "tokens is something given twice"),
         ('{"tokens": [""], "labels": ["X"]}', "has an empty column 0: fill it in"),
@@ -368,9 +368,20 @@ def test_columns_that_nobody_asked_for_are_not_read(tmp_path):
     path = put(tmp_path, "a.arrow", data[:at] + b"\xff" * 4 + data[at + 4 :])
     assert read(path, columns=("x0",)) == expected
     assert "damaged or not an Arrow file" in refusal(path)
-    path = put(tmp_path, "a.parquet", parquet_bytes(table.set_column(3, "noise", pa.array([1.5, 2.5]))))
+    path = put(tmp_path, "a.parquet", parquet_bytes(table.set_column(3, "noise", pa.array([True, False]))))
     assert read(path, columns=("x0",)) == expected
-    assert "column 'noise' is double, expected text" in refusal(path)
+    assert "column 'noise' is bool, expected text or numbers" in refusal(path)
+
+
+def test_numbers_are_read_as_the_texts_that_say_them(tmp_path):
+    expected = [[(("a", "0.5", "3"), "X"), (("b", "_", "-1"), "Y")]]
+    numbers = {"v": pa.array([0.5, None]), "n": pa.array([3, -1], pa.int16())}
+    table = pa.table({"sequence": [0, 0], "x0": ["a", "b"], **numbers, "label": ["X", "Y"]})
+    assert read(put(tmp_path, "a.arrow", arrow_bytes(table))) == expected
+    listed = pa.table({"tokens": [["a", "b"]], "v": [[0.5, None]], "n": [[3, -1]], "labels": [["X", "Y"]]})
+    assert read(put(tmp_path, "a.parquet", parquet_bytes(listed)), columns=("tokens", "v", "n")) == expected
+    line = '{"tokens": [["a", 0.5, 3], ["b", "_", -1]], "labels": ["X", "Y"]}'
+    assert read(put(tmp_path, "a.jsonl", line.encode())) == expected
 
 
 TOKENS = {"sequence": [0, 0], "x0": ["a", "b"], "label": ["X", "Y"]}
@@ -397,7 +408,7 @@ TOKENS = {"sequence": [0, 0], "x0": ["a", "b"], "label": ["X", "Y"]}
         ({"tokens": [["a"], ["b", None]], "labels": [["X"], ["X", "Y"]]}, {}, "row 2 of .* has no text in tokens"),
         ({"tokens": [[["a"]], [["b", "c"]]], "labels": [["X"], ["X"]]}, {}, "row 2 .* of 2 columns, .* before it 1"),
         ({"tokens": [["a"]], "labels": [[1]]}, {}, "column 'labels' is list.*, expected a list of texts"),
-        ({"tokens": [[1]], "labels": [["X"]]}, {}, "row 1 of .* tokens of type int64: expected texts"),
+        ({"tokens": [[True]], "labels": [["X"]]}, {}, "row 1 of .* tokens of type bool: expected texts or numbers"),
         ({"tokens": [["a"]]}, {}, "has no column 'labels'"),
     ],
 )  # fmt: skip

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import yaml
 from stage_runs import run_stages, small_params, tree
 
 from espalier import CRF
@@ -39,7 +38,7 @@ def write_conll(path, rows):
 
 def params_for(**template):
     params = small_params()
-    params.ingest = Ingest(source="conll", path="data.conll", test=0.2, dev=0.1, pool=0)
+    params.ingest = Ingest(source="conll", path="data.conll", test_share=0.2)
     params.template.lines = TEMPLATES
     for name, value in template.items():
         setattr(params.template, name, value)
@@ -56,7 +55,7 @@ def trained(tmp_path_factory):
 
 def test_the_pipeline_learns_from_numbers(trained):
     metrics = store.read_metrics(trained)
-    assert metrics["test"]["token_error"] < 0.05
+    assert metrics["token_error"] < 0.05
     model = load(trained / store.CANDIDATE)
     assert {"U:%v[0,1]", "U:before:%v[-1,1]"} <= set(model.observations)
     manifest = store.read_manifest(trained)
@@ -67,7 +66,7 @@ def test_what_tagging_sees_is_what_training_saw(trained):
     model, manifest = load(trained / store.CANDIDATE), store.read_manifest(trained)
     vocabulary = store.read_vocabulary(trained)["observation"].to_list()
     data = tagging.renumber(store.read_dataset(trained, "test", manifest), model, vocabulary, manifest["labels"])
-    tokens = store.read_tokens(trained, "test")
+    tokens = store.read_tokens(trained, "test")[0]
     found = tagging.dataset_of(model, tokens)
     for name in ("observations", "valued", "values"):
         np.testing.assert_array_equal(getattr(found, name), getattr(data, name), err_msg=name)
@@ -91,7 +90,7 @@ def test_the_plan_counts_values(trained):
 
 def test_an_explanation_says_the_value_and_adds_up(trained):
     model = load(trained / store.CANDIDATE)
-    tokens = store.read_tokens(trained, "test")
+    tokens = store.read_tokens(trained, "test")[0]
     told = list(explain.explain(model, tagging.dataset_of(model, tokens)))
     rows = [explain.as_object(model, ["?"] * len(one.labels), one, 99) for one in told[:20]]
     weights = [weight for row in rows for token in row["tokens"] for weight in token.get("weights", [])]
@@ -108,7 +107,7 @@ def test_the_command_tags_and_shows_weights(trained, tmp_path, capsys, monkeypat
     assert cli.main(["tag", "--model", store.CANDIDATE, str(tmp_path / "new.conll")]) == 0
     labels = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if line]
     assert labels[:2] == ["P", "Z"] and len(labels) == 3
-    assert cli.main(["inspect", "--model", store.CANDIDATE, "--json"]) == 0
+    assert cli.main(["inspect", store.CANDIDATE, "--json"]) == 0
     assert "U:%v[0,1]" in capsys.readouterr().out
 
 
@@ -119,13 +118,16 @@ def test_scaling_is_learned_on_train_and_stored(tmp_path):
         root = tmp_path / folder
         root.mkdir()
         rows = [[(word, round(factor * number, 6), label) for word, number, label in row] for row in sentences(300, 1)]
-        write_conll(root / "data.conll", rows)
-        run_stages(root, params_for(scale=True), "ingest", "template", "weigh", "train")
+        params = params_for(scale=True)
+        for name, part in (("data", rows[:200]), ("dev", rows[200:250]), ("test", rows[250:])):
+            write_conll(root / f"{name}.conll", part)
+        params.ingest.dev_path, params.ingest.test_path = "dev.conll", "test.conll"
+        run_stages(root, params, "ingest", "template", "weigh", "train")
         model = load(root / store.CANDIDATE)
         assert model.scales["U:%v[0,1]"] == pytest.approx(1.0 / factor, rel=0.2)
-        answers.append((model.info["objective"], tagging.tag(model, store.read_tokens(root, "test"))))
-        dataset = tagging.dataset_of(model, store.read_tokens(root, "train"))
-        assert np.std(dataset.values[:, 0]) == pytest.approx(1.0, rel=1e-3)
+        answers.append((model.info["objective"], tagging.tag(model, store.read_tokens(root, "test")[0])))
+        dataset = tagging.dataset_of(model, store.read_tokens(root, "train")[0])
+        assert np.std(dataset.values[:, 0]) == pytest.approx(1.0, rel=1e-2)
     assert answers[0][0] == pytest.approx(answers[1][0], rel=1e-6) and answers[0][1] == answers[1][1]
 
 
@@ -186,9 +188,9 @@ def test_columns_of_other_formats_are_numbers_too(trained, tmp_path):
             words, numbers, labels = zip(*row, strict=True)
             file.write(json.dumps({"tokens": words, "number": numbers, "labels": labels}) + "\n")
     params = params_for()
-    params.ingest = Ingest(source="jsonl", path="data.jsonl", test=0.2, dev=0.1, pool=0)
+    params.ingest = Ingest(source="files", path="data.jsonl", columns=["tokens", "number"], test_share=0.2)
     run_stages(tmp_path, params, "ingest", "template", "weigh", "train", "evaluate")
-    assert store.read_metrics(tmp_path)["test"]["token_error"] < 0.1
+    assert store.read_metrics(tmp_path)["token_error"] < 0.1
 
 
 def test_a_family_without_values_says_so(trained, tmp_path):
@@ -215,10 +217,9 @@ def test_a_shard_with_a_value_that_is_not_finite_is_refused(trained, tmp_path):
 
 def test_python_and_the_pipeline_agree(trained):
     model = load(trained / store.CANDIDATE)
-    tokens = store.read_tokens(trained, "test")
+    tokens = store.read_tokens(trained, "test")[0]
     labeller = CRF.load(trained / store.CANDIDATE)
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
     rows = list(zip(tokens["x0"].to_list(), tokens["x1"].to_list(), strict=True))
     found = labeller.predict([rows[a:b] for a, b in zip(offsets, offsets[1:], strict=False)])
     assert [label for row in found for label in row] == tagging.tag(model, tokens)
-    assert yaml.safe_load((trained / "params.yaml").read_text())["template"]["scale"] is False
