@@ -98,7 +98,9 @@ class Model:
         """The templates with their lists; see `engine.text.templates`. Made when first asked for."""
         from espalier.engine.text.templates import parse
 
-        return parse(self.templates, "the model's templates", self.lists)
+        bias = ["U"] if "U:%a" in self.templates and "U" in self.observations else []  # of models made in Python
+        lines = [*self.templates, *(line for line in bias if line not in self.templates)]
+        return parse(lines, "the model's templates", self.lists)
 
     @cached_property
     def vocabulary(self):

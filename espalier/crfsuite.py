@@ -15,6 +15,7 @@ opened. docs/migrating.md says what differs.
 
 import contextlib
 import inspect
+import re
 import sys
 import time
 import warnings
@@ -53,6 +54,7 @@ __all__ = ["CRF", "CRFSuiteError", "ItemSequence", "Tagger", "Trainer"]
 CRFSuiteError = EspalierError
 BIGRAM = "B"  # the observation at every position that transitions belong to
 PREFIX = "U:"  # before every attribute, as in `engine.estimator`
+OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+)?\])?")  # templates of models that take attributes
 UNLIMITED = 2**31 - 1
 
 
@@ -547,7 +549,8 @@ def read_model(path: str | Path) -> Labeller:
 
 
 def _of_attributes(model: Labeller, path: str | Path) -> Labeller:
-    if ATTRIBUTES not in model.templates:
+    lines = [line for line in model.templates if "%" in line]
+    if not lines or not all(OF_ATTRIBUTES.fullmatch(line) for line in lines):
         raise EspalierError(f"{path}: its templates look at columns, not at attributes: use `espalier.load` for it")
     return model
 
@@ -573,7 +576,8 @@ class Tagger:
     def _use(self, model: Labeller, size: int) -> None:
         self._model, self._size, self._data = model, size, None
         known = {text: i for i, text in enumerate(model.observations)}
-        self._everywhere = [known[text] for text in (BIGRAM, "U") if text in known]
+        everywhere = dict.fromkeys([BIGRAM, "U", *model.templates])
+        self._everywhere = [known[line] for line in everywhere if line in known]
         self._ids = {text[len(PREFIX) :]: i for text, i in known.items() if text.startswith(PREFIX)}
 
     def close(self) -> None:

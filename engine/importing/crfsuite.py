@@ -80,15 +80,18 @@ def _texts(data: bytes, at: int, count: int, what: str, name: str) -> list[str]:
         total += length + 8
         if said != number or not 0 < length <= size - begin or total > size:  # no byte belongs to two texts
             raise _broken(name, f"{what} {number} does not lie where its list says")
-        texts.append(_text(data[at + begin : at + begin + length - 1], what, number, name))
+        texts.append(_text(data[at + begin : at + begin + length], what, number, name))
     if len(set(texts)) != len(texts):
         raise _broken(name, f"a {what} is there twice")
     return texts
 
 
 def _text(raw: bytes, what: str, number: int, name: str) -> str:
+    """The text of a record, which ends with its only zero byte."""
+    if raw.find(b"\0") != len(raw) - 1:
+        raise _broken(name, f"{what} {number} does not end where its record does")
     try:
-        return raw.decode("utf-8")
+        return raw[:-1].decode("utf-8")
     except UnicodeDecodeError:
         raise EspalierError(
             f"{name}: {what} {number} is {brief(raw)}, which is not UTF-8: train the model again on data in UTF-8"

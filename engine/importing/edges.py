@@ -29,24 +29,29 @@ def renamed(
     """For each observation its names in our words: several where we tell places apart that they do not.
 
     `called` is what they call the place that many positions beyond an edge, below zero before the first position.
-    Observations without one of the `marks` in them stay as they are.
+    Observations without one of the `marks` in them stay as they are. Where a token is spelt like one of our names for a
+    place, such as _x-1, two observations may get the same name: it goes to the one with more places in it.
     """
     forms = [form for template in templates for form in _forms(template, called, name)]
-    found, total = [], 0
-    for text in observations:
-        names = _names(text, forms) if forms and any(mark in text for mark in marks) else [text]
-        total += len(names)
-        if total > MOST_COPIES * len(observations) + 1000:
+    owner: dict[str, tuple[int, int]] = {}  # (places in it, minus its number) by name
+    for number, text in enumerate(observations):
+        places, names = _names(text, forms) if forms and any(mark in text for mark in marks) else (0, [text])
+        for one in names:
+            owner[one] = max(owner.get(one, (-1, 0)), (places, -number))
+        if len(owner) > MOST_COPIES * len(observations) + 1000:
             raise EspalierError(f"{name}: its templates look too far beyond the edges; expected rows of -4 to 4")
-        found.append(names)
+    found: list[list[str]] = [[] for _ in observations]
+    for one, (_, number) in owner.items():
+        found[-number].append(one)
     return found
 
 
-def _names(text: str, forms: list[Form]) -> list[str]:
+def _names(text: str, forms: list[Form]) -> tuple[int, list[str]]:
+    """How many places beyond an edge an observation has in it, and its names."""
     matching = [(form, captured) for form in forms if (captured := match(form.theirs, text)) is not None]
     most = max((form.edges for form, _ in matching), default=0)
     names = [_filled(form.ours, captured) for form, captured in matching if form.edges == most]
-    return list(dict.fromkeys(names)) or [text]
+    return most, names or [text]
 
 
 def _forms(template: Template, called: Callable[[int], str], name: str) -> Iterator[Form]:

@@ -23,7 +23,8 @@ def model_of_runs(
     """A model from weights by slots: the run of observation x begins at begins[x], ascending.
 
     A run has a weight for each label where the observation has unigram weights, then one for each pair of labels where
-    it has bigram weights. `names[x]` are its names here; each of them gets the weights.
+    it has bigram weights. `names[x]` are its names here; each of them gets the weights, and no weight is kept where
+    there is none.
     """
     owner = np.searchsorted(begins, slots, side="right") - 1
     within, size = slots - begins[owner], len(labels)

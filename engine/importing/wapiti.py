@@ -28,7 +28,7 @@ def read_wapiti(data: bytes, name: str) -> Labeller:
     found = reader.line(rb"#mdl#(?:(\d{1,9})#)?(\d{1,18})", "the head of a model")
     kind, n_weights = TYPES.get(found[1] or b"2"), int(found[2])
     if kind not in ("crf", "memm"):
-        raise EspalierError(f"{name}: a model of the type {kind or found[1]!r}: expected crf or memm")
+        raise EspalierError(f"{name}: a model of the type {kind or found[1].decode()}: expected crf or memm")
     n_patterns = int(reader.line(rb"#rdr#(\d{1,18})(?:/\d{1,18}){1,2}", "the head of the patterns")[1])
     lines = reader.texts(n_patterns, "pattern")
     if not lines:
