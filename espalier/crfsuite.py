@@ -15,6 +15,7 @@ opened. docs/migrating.md says what differs.
 
 import contextlib
 import inspect
+import math
 import re
 import sys
 import time
@@ -61,23 +62,28 @@ UNLIMITED = 2**31 - 1
 # ---- items
 
 
-def attributes_of(item) -> list[str]:
-    """The attributes of an item as python-crfsuite reads it; an attribute whose value is 0 is left out.
+Attribute = str | tuple[str, float]  # a name alone where its value is 1
+
+
+def attributes_of(item) -> list[Attribute]:
+    """The attributes of an item as python-crfsuite reads it. One whose value is 0 counts as seen with its label.
 
     A dict has texts ("name:text"), numbers, True and False, or further items, whose attributes are put behind
     "name:". Anything else holds the names themselves.
     """
     if not isinstance(item, dict):
         return [_name(key) for key in item]
-    found = []
+    found: list[Attribute] = []
     for key, value in item.items():
         name = _name(key)
         if isinstance(value, str | bytes):
             found.append(f"{name}:{_name(value)}")
         elif isinstance(value, dict | list | set):
-            found += [f"{name}:{inner}" for inner in attributes_of(value)]
-        elif _is_there(name, value):
-            found.append(name)
+            inner = attributes_of(value)
+            found += [f"{name}:{one}" if isinstance(one, str) else (f"{name}:{one[0]}", one[1]) for one in inner]
+        else:
+            number = _number(name, value)
+            found.append(name if number == 1.0 else (name, number))
     return found
 
 
@@ -89,21 +95,17 @@ def _name(key) -> str:
     raise EspalierError(f"the attribute {brief(key)} is {_kind(key)}: expected a text")
 
 
-def _is_there(name: str, value) -> bool:
-    """Whether an attribute with this value counts. Only here values other than 0 and 1 are refused."""
+def _number(name: str, value) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise EspalierError(
             f"the attribute {quoted(name)} has the value {brief(value)}, {_kind(value)}: expected a text, a number, "
             "True, False, or a dict, list or set of attributes"
         ) from None
-    if number not in (0.0, 1.0):
-        raise EspalierError(
-            f"the attribute {quoted(name)} has the value {number:g}: expected 0 or 1 (or True, False); write a number "
-            "as text, or put it into bins"
-        )
-    return number == 1.0
+    if not math.isfinite(number):
+        raise EspalierError(f"the attribute {quoted(name)} has the value {number}: expected a finite number")
+    return number
 
 
 def _kind(value) -> str:
@@ -118,9 +120,11 @@ class ItemSequence:
 
     def items(self) -> list[dict[str, float]]:
         """Attributes and their values, a dict for each item."""
-        return [dict.fromkeys(attributes, 1.0) for attributes in self._items]
+        return [
+            dict((one, 1.0) if isinstance(one, str) else one for one in attributes) for attributes in self._items
+        ]
 
-    def __iter__(self) -> Iterator[list[str]]:
+    def __iter__(self) -> Iterator[list[Attribute]]:
         return iter(self._items)
 
     def __len__(self) -> int:
@@ -131,29 +135,46 @@ class ItemSequence:
 
 
 class _Rows:
-    """Numbers of attributes, item after item: what becomes the observations of a data set."""
+    """Numbers of attributes, item after item, those with values apart: what becomes the observations of a data set."""
 
     def __init__(self):
         self.ids, self.counts, self.lengths = array("i"), array("i"), array("q")
+        self.valued, self.valued_counts, self.values = array("i"), array("i"), array("d")
 
     def add(self, sequence: ItemSequence, ids: dict[str, int], grows: bool = False) -> None:
         """Append a sequence; attributes that are not known are left out, or numbered where it `grows`."""
         number = _growing(ids) if grows else ids.get
         for attributes in sequence:
-            known = [i for i in map(number, attributes) if i is not None]
-            self.ids.extend(known)
-            self.counts.append(len(known))
+            plain = [i for one in attributes if isinstance(one, str) and (i := number(one)) is not None]
+            others = [one for one in attributes if not isinstance(one, str)]
+            pairs = [(i, value) for name, value in others if (i := number(name)) is not None]
+            self.ids.extend(plain)
+            self.counts.append(len(plain))
+            self.valued.extend(i for i, _ in pairs)
+            self.values.extend(value for _, value in pairs)
+            self.valued_counts.append(len(pairs))
         self.lengths.append(len(sequence))
 
-    def dataset(self, everywhere: list[int], labels=None) -> Dataset:
-        """The data set of all sequences; observations `everywhere` stand at each position."""
-        ids, counts = np.array(self.ids, np.int32), np.array(self.counts, np.int64)
-        first = len(everywhere)
-        table = np.full((len(counts), first + int(counts.max(initial=0))), -1, np.int32)
-        table[:, :first] = everywhere
-        item = np.repeat(np.arange(len(counts)), counts)
-        table[item, first + np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)] = ids
-        return make_dataset(table, labels, np.cumsum([0, *self.lengths]))
+    def dataset(self, everywhere: list[int], labels=None, shift: int = 0) -> Dataset:
+        """The data set of all sequences; observations `everywhere` stand at each position, `shift` is added to ids."""
+        plain = _filled(np.array(self.ids, np.int32) + np.int32(shift), self.counts, -1, len(everywhere))
+        plain[:, : len(everywhere)] = everywhere
+        values = _filled(np.array(self.values), self.valued_counts, 0.0)
+        offsets = np.cumsum([0, *self.lengths])
+        return make_dataset(plain, labels, offsets, valued=self.with_values(shift), values=values)
+
+    def with_values(self, shift: int = 0) -> np.ndarray:
+        """The numbers of the attributes with values, those that are 0 among them; -1 fills up."""
+        return _filled(np.array(self.valued, np.int32) + np.int32(shift), self.valued_counts, -1)
+
+
+def _filled(values: np.ndarray, counts: array, empty, first: int = 0) -> np.ndarray:
+    """A row for each item with its values from column `first` on, the rest `empty`."""
+    counts = np.array(counts, np.int64)
+    table = np.full((len(counts), first + int(counts.max(initial=0))), empty, values.dtype)
+    row = np.repeat(np.arange(len(counts)), counts)
+    table[row, first + np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)] = values
+    return table
 
 
 def _growing(ids: dict[str, int]):
@@ -339,9 +360,9 @@ class Trainer:
         begin = time.perf_counter()
         names, labels = [BIGRAM, *(PREFIX + name for name in self._attributes)], list(self._labels)
         _check_texts(names, labels)
-        data = self._dataset([group for group in self._groups if group != holdout])
-        tested = self._dataset([holdout]) if holdout in self._groups else None
-        layout = self._layout(data, names, len(labels))
+        data, seen = self._dataset([group for group in self._groups if group != holdout])
+        tested = self._dataset([holdout])[0] if holdout in self._groups else None
+        layout = self._layout(data, seen, names, len(labels))
         self.logparser.featgen_num_features = layout.size
         self.logparser.featgen_seconds = time.perf_counter() - begin
         seconds = self.logparser.featgen_seconds
@@ -370,8 +391,11 @@ class Trainer:
                 "features": layout.size}  # fmt: skip
         return CrfLabeller.compact(layout, result.theta, names, labels, [ATTRIBUTES, BIGRAM], info)
 
-    def _dataset(self, groups: list[int]) -> Dataset:
-        """The sequences of some groups; the attribute of number i is observation i + 1, behind that of transitions."""
+    def _dataset(self, groups: list[int]) -> tuple[Dataset, Dataset]:
+        """(the sequences of some groups, the same with all attributes as if they had no values).
+
+        The attribute of number i is observation i + 1, behind that of transitions.
+        """
         rows, labels = _Rows(), array("i")
         for group in groups:
             for mine, more in zip(vars(rows).values(), vars(self._groups[group][0]).values(), strict=True):
@@ -379,17 +403,18 @@ class Trainer:
             labels.extend(self._groups[group][1])
         if not labels:
             raise EspalierError("there is no sequence to train on: append some first")
-        rows.ids = array("i", (np.array(rows.ids, np.int32) + 1).tobytes())
-        return rows.dataset([0], np.array(labels, np.int32))
+        data = rows.dataset([0], np.array(labels, np.int32), shift=1)
+        every = np.concatenate([data.observations, rows.with_values(shift=1)], axis=1)
+        return data, make_dataset(every, data.labels, data.offsets)
 
-    def _layout(self, data: Dataset, names: list[str], n_labels: int) -> Layout:
+    def _layout(self, data: Dataset, seen: Dataset, names: list[str], n_labels: int) -> Layout:
         check_label_count(n_labels)
         values, kinds = self._values, observation_kinds(names)
         every = dense_layout(n_labels, kinds, start=False)
-        seen = seen_layout(data, n_labels, kinds, start=False)
+        together = seen_layout(seen, n_labels, kinds, start=False)
         layout = joined_layout(
-            every if values["feature.possible_states"] else seen,
-            every if values["feature.possible_transitions"] else seen,
+            every if values["feature.possible_states"] else together,
+            every if values["feature.possible_transitions"] else together,
         )
         return layout if values["feature.minfreq"] <= 0 else frequent_layout(layout, data, values["feature.minfreq"])
 

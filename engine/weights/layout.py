@@ -162,8 +162,14 @@ def joined_layout(states: Layout, transitions: Layout) -> Layout:
 
 
 def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
-    """The weights of a layout whose observation has its label, or pair of labels, at `least` so often in the data."""
-    runs, n_labels, wide = [], layout.n_labels, dataset.observations.astype(np.int64)
+    """The weights of a layout whose observation has its label, or pair of labels, at `least` so often in the data.
+
+    An observation with a value counts as much as that.
+    """
+    runs, n_labels, wide = [], layout.n_labels, every_observation(dataset).astype(np.int64)
+    values = np.ones(wide.shape)
+    if dataset.values.size:
+        values[:, dataset.observations.shape[1] :] = dataset.values
     labels, first = dataset.labels.astype(np.int64), dataset.offsets[:-1]
     before = np.append(-1, labels[:-1])
     before[first] = -1
@@ -173,7 +179,8 @@ def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
     sizes = n_labels, n_labels, n_labels**2
     for keys, full, codes in zip(_keys(layout), sizes, (labels, begins, pairs), strict=True):
         there = (wide >= 0) & (codes >= 0)[:, None]
-        seen, counts = np.unique((wide * full + codes[:, None])[there], return_counts=True)
+        seen, which = np.unique((wide * full + codes[:, None])[there], return_inverse=True)
+        counts = np.bincount(which, values[there], minlength=len(seen))
         at = np.searchsorted(seen, keys)
         known = np.append(seen, -1)[at] == keys
         keys = keys[np.where(known, np.append(counts, 0)[at], 0) >= least]

@@ -54,7 +54,7 @@ def _table(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
     rows = rows.join(texts, on=["fields", "first"], how="left", maintain_order="left")
     joined = rows.group_by("row", maintain_order=True).agg(
         pl.col("sequence").first(), pl.col("line").first(),
-        pl.col("value").filter(~pl.col("first")).drop_nulls().str.join(ATTRIBUTE_GAP).alias("x0"),
+        pl.col("value").filter(~pl.col("first")).str.join(ATTRIBUTE_GAP).alias("x0"),
         pl.col("value").first().alias("label"),
     )  # fmt: skip
     return joined.select("sequence", "line", pl.col("x0").fill_null(""), "label")
@@ -69,8 +69,8 @@ def _label(text: str, place: str) -> str:
     return name
 
 
-def _attribute(text: str, place: str) -> str | None:
-    """The attribute; None for one whose value is 0. Only here values other than 0 and 1 are refused."""
+def _attribute(text: str, place: str) -> str:
+    """The attribute. Only here values other than 1 are refused."""
     name, value = _parts(text)
     if not value:
         return name
@@ -79,13 +79,12 @@ def _attribute(text: str, place: str) -> str | None:
             f"{place}: the attribute {brief(name)!r} has the value {brief(value)!r}, expected a number; write a colon "
             "that belongs to an attribute as \\:"
         )
-    number = float(value)
-    if number not in (0.0, 1.0):
+    if float(value) != 1.0:
         raise EspalierError(
-            f"{place}: the attribute {brief(name)!r} has the value {brief(value)}, expected 0 or 1: put numbers into "
-            "bins, such as age=30-39"
+            f"{place}: the attribute {brief(name)!r} has the value {brief(value)}, expected 1: put numbers into bins, "
+            "such as age=30-39, or train with `espalier.crfsuite` in Python, which takes values"
         )
-    return name if number else None
+    return name
 
 
 def _parts(text: str) -> tuple[str, str | None]:

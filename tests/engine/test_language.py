@@ -121,7 +121,7 @@ def test_files_of_lists():
         (["U:%x[0,-1]"], "has a % that is no macro"),
         (["U:%x[0,0"], "has a % that is no macro"),
         (["U:%x[0,0,1]"], "has a % that is no macro; expected %x[row,col]"),
-        (["U:%"], "expected %x, %t, %m, %p, %s, %w, %g, %l, %q, %a such as %x[row,col]"),
+        (["U:%"], "expected %x, %t, %m, %p, %s, %w, %g, %l, %q, %v, %a such as %x[row,col]"),
         (["U:%y[0,0]"], "expected %x, %t"),
         (["U:%x[99999999999999999999,0]"], "has a % that is no macro"),
         (["U:%x[٣,0]"], "has a % that is no macro"),

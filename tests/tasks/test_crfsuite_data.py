@@ -12,8 +12,8 @@ from espalier.flows import cli
 from espalier.tasks import formats
 from espalier.tasks.answering import stream
 
-TEXT = "B-X\tw=a\\:b\tbias\tk\\\\z:1\nO\tw=c:0\tw=d:\n\n\nO\nI-\\:\tw=é\t\tback\\slash\t__EOS__\n"
-TABLE = [(0, 1, "w=a:b\tbias\tk\\z", "B-X"), (0, 2, "w=d", "O"), (1, 5, "", "O"),
+TEXT = "B-X\tw=a\\:b\tbias\tk\\\\z:1\nO\tw=c:1.0\tw=d:\n\n\nO\nI-\\:\tw=é\t\tback\\slash\t__EOS__\n"
+TABLE = [(0, 1, "w=a:b\tbias\tk\\z", "B-X"), (0, 2, "w=c\tw=d", "O"), (1, 5, "", "O"),
          (1, 6, "w=é\tback\\slash\t__EOS__", "I-:")]  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def test_lines_are_read_as_crfsuite_reads_them(tmp_path, text):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("O\ta\nO\tb:2.5\n", "line 2 of {}: the attribute 'b' has the value 2.5, expected 0 or 1: put numbers"),
+        ("O\ta\nO\tb:2.5\n", "line 2 of {}: the attribute 'b' has the value 2.5, expected 1: put numbers into bins"),
         ("O\tw:b:c\n", "line 1 of {}: the attribute 'w' has the value 'b:c', expected a number; write a colon"),
         ("O\tw:nan\n", "line 1 of {}: the attribute 'w' has the value 'nan', expected a number"),
         ("\ta\n", "line 1 of {} has the label '': expected a text first"),
