@@ -6,7 +6,7 @@ import pyarrow as pa
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.model import Model
 from espalier.engine.text import lookup
-from espalier.engine.text.templates import check_columns
+from espalier.engine.text.templates import check_columns, with_room
 from espalier.engine.text.values import apart
 
 
@@ -18,8 +18,9 @@ def columns_needed(model: Model) -> int:
 def features_of(model: Model, columns: list[pa.Array], offsets: np.ndarray) -> Dataset:
     """The observations of the model in columns of T texts (large_string) that `offsets` cut into sequences."""
     check_columns(model.parsed, len(columns))
-    ids = lookup.find(model.vocabulary, model.parsed, columns, offsets)
-    observations, valued, values = apart(model.parsed, ids, columns, offsets)
+    templates = with_room(model.parsed, lambda column: columns[column].unique().to_pylist())
+    ids = lookup.find(model.vocabulary, templates, columns, offsets)
+    observations, valued, values = apart(templates, ids, columns, offsets)
     if valued.shape[1] and model.scales:
         values = values * np.append(model.scale_of_each(), 1.0)[valued]
     return make_dataset(observations, None, offsets, valued=valued, values=values)

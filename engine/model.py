@@ -62,6 +62,23 @@ class Model:
             info = info | {"scales": {text: info["scales"][text] for text in names if text in info["scales"]}}
         return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
 
+    @classmethod
+    def of_weights(
+        cls, labels, templates, observations, family, observation, previous, label, weight, info: dict, where: str
+    ) -> Self:  # fmt: skip
+        """A model from weights in any order, given by what they belong to; `previous` is -1 where there is none."""
+        if not np.all(np.isfinite(weight)):
+            raise EspalierError(f"{where}: weight {int(np.argmin(np.isfinite(weight)))} is not a finite number")
+        order = np.lexsort((label, previous, observation, family))
+        order = order[weight[order] != 0.0]
+        family, observation, previous, label = (a[order] for a in (family, observation, previous, label))
+        used, local = np.unique(observation, return_inverse=True)
+        layout = _layout(len(labels), len(used), family, local, previous, label)
+        if not _same_order(layout, family, local, previous, label):
+            raise EspalierError(f"{where}: a weight is there twice, expected each once")
+        names = [observations[i] for i in used]
+        return cls(list(labels), list(templates), names, layout, weight[order].copy(), dict(info))
+
     @property
     def lists(self) -> dict[str, list[str]]:
         """The lines of the lists of names that the templates speak of, by their names; they travel with the model."""
@@ -81,7 +98,9 @@ class Model:
         """The templates with their lists; see `engine.text.templates`. Made when first asked for."""
         from espalier.engine.text.templates import parse
 
-        return parse(self.templates, "the model's templates", self.lists)
+        bias = ["U"] if "U:%a" in self.templates and "U" in self.observations else []  # of models made in Python
+        lines = [*self.templates, *(line for line in bias if line not in self.templates)]
+        return parse(lines, "the model's templates", self.lists)
 
     @cached_property
     def vocabulary(self):

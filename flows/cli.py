@@ -12,9 +12,9 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import compiling
-from espalier.flows.commands import checking, data, past, running, serving, using
+from espalier.flows.commands import checking, data, importing, past, running, serving, using
 
-GROUPS = (running, past, using, data, serving, checking)  # in the order of the help
+GROUPS = (running, past, using, importing, data, serving, checking)  # in the order of the help
 DECLARED = tuple(command for module in GROUPS for command in module.GROUP.commands)
 COMMANDS = {command.name: command.run for command in DECLARED}
 

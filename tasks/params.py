@@ -54,7 +54,7 @@ LETTER_TEMPLATES = [
 
 
 # The names in tasks.formats.FORMATS that hold tokens, and in tasks.formats.schemes.NAMES, which a test compares.
-FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet")
+FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet", "crfsuite")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou", "bio", "iobes", "bioul")
 
 BUILT_IN = ("cmudict", "simulated")  # sources that come with the project: only of these is a part taken unasked

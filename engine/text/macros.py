@@ -20,6 +20,8 @@ from espalier.engine.text.wapiti_regexp import compiled, first_match
 
 MOST_GRAMS = 32  # of one token
 MOST_BINS = 100
+MOST_ATTRIBUTES = 1000  # of one token
+ATTRIBUTE_GAP = "\t"
 NOT_A_NUMBER = "nan"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -35,6 +37,7 @@ FORMS = {
     "l": '%l[row,col,"file"]',
     "q": '%q[row,col,bins] or %q[row,col,"edges"]',
     "v": "%v[row,col]",
+    "a": "%a, %a[row,col] or %a[row,col,most]",
 }
 
 
@@ -58,11 +61,13 @@ class Source:
         """Whether the training data have still a say in it, see `resolve`."""
         return (self.letter == "g" and len(self.arguments) == 1) or (
             self.letter == "q" and not isinstance(self.arguments[0], str)
-        )
+        ) or (self.letter == "a" and not self.arguments)  # fmt: skip
 
     @property
     def width(self) -> int:
         """How many values a token may have."""
+        if self.letter == "a":
+            return (*self.arguments, MOST_ATTRIBUTES)[0]
         return (*self.arguments, MOST_GRAMS)[1] if self.letter == "g" else 1
 
     @cached_property
@@ -88,10 +93,11 @@ class Source:
     def checked(self) -> "Source":
         """Itself, or an error that says what the arguments should be."""
         wanted = {"x": [()], "t": [(str,)], "m": [(str,)], "p": [(int,)], "s": [(int,)], "w": [(), (int,)],
-                  "g": [(int,), (int, int)], "l": [(str,)], "q": [(int,), (str,)], "v": [()]}[self.letter]  # fmt: skip
+                  "g": [(int,), (int, int)], "l": [(str,)], "q": [(int,), (str,)], "v": [()],
+                  "a": [(), (int,)]}[self.letter]  # fmt: skip
         if tuple(type(argument) for argument in self.arguments) not in wanted:
             raise EspalierError(f"has a % that is no macro; expected {FORMS[self.letter]}")
-        least, most = {"q": (2, MOST_BINS)}.get(self.letter, (1, 99))
+        least, most = {"q": (2, MOST_BINS), "a": (1, MOST_ATTRIBUTES)}.get(self.letter, (1, 99))
         for place, argument in enumerate(self.arguments):
             most = MOST_GRAMS if place == 1 else most
             if isinstance(argument, int) and not least <= argument <= most:
@@ -105,11 +111,20 @@ class Source:
                 raise EspalierError(f"has `{brief(self.arguments[0])}` in %{self.letter}: {error}") from None
         return self
 
+    def with_room(self, texts: Sequence[str]) -> "Source":
+        """Of attributes: with room for all that any of these texts has."""
+        most = max((len(attributes_in(text)) for text in texts), default=1)
+        if most > MOST_ATTRIBUTES:
+            raise EspalierError(f"has {most:,} attributes at one token, expected at most {MOST_ATTRIBUTES:,}")
+        return replace(self, arguments=(max(1, most),))
+
     def resolve(self, texts: Sequence[str], counts: np.ndarray) -> "Source":
         """With what the training data decide; `texts` are the distinct values of the column there, with counts."""
         if self.letter == "g":
             most = max((len(self.function(text)) for text in texts), default=1)
             return replace(self, arguments=(self.arguments[0], most))
+        if self.letter == "a":
+            return self.with_room(texts)
         edges = quantiles(texts, counts, self.arguments[0])
         if edges is None:
             raise EspalierError(
@@ -117,6 +132,11 @@ class Source:
                 "choose another column or leave the template out"
             )
         return replace(self, arguments=(" ".join(map(repr, edges)),))
+
+
+def attributes_in(text: str) -> list[str]:
+    """The attributes of a token as a column has them, with tabs between."""
+    return text.split(ATTRIBUTE_GAP) if text else []
 
 
 def plain_lower(text: str) -> str:
@@ -212,4 +232,5 @@ _FUNCTIONS = {
     "w": _of_lower(lambda source, text: (shape(text, *(source.arguments or (None,))),)),
     "g": _of_lower(lambda source, text: grams(text, source.arguments[0], source.width)),
     "q": _bins,
+    "a": _of_lower(lambda source, text: tuple(attributes_in(text)[: source.width])),
 }

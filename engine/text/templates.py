@@ -8,11 +8,12 @@ observations, as in CRF++. Empty lines and comments (# at the beginning, or afte
 %v[row,col] is a number: it stays in the text as it is written, so that the line has one observation whatever the
 number, and that observation has the number as its value. Such a line begins with U.
 
-A template with n-grams yields several observations at a position and has as many columns; all others have one.
+A template with n-grams or attributes yields several observations at a position and has as many columns; all others
+have one.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -152,7 +153,7 @@ def _parse_line(line: str, lists: _Lists) -> Template:
     text = line[:at].rstrip(BLANKS)
     parts.append(text[begin:])
     if sum(part.source.width > 1 for part in parts if isinstance(part, Macro)) > 1:
-        raise EspalierError("has two macros with several values (%g); leave one of them out")
+        raise EspalierError("has two macros with several values (%g, %a); leave one of them out")
     if value is not None and line[0] not in "Uu":
         raise EspalierError("has a value (%v), which weights for pairs of labels cannot have; begin the line with U")
     return Template(text, tuple(part for part in parts if part != ""), value)
@@ -160,6 +161,8 @@ def _parse_line(line: str, lists: _Lists) -> Template:
 
 def _macro(line: str, at: int, lists: _Lists) -> Macro:
     """The macro that begins at a % of a line."""
+    if line[at + 1 : at + 2] == "a" and line[at + 2 : at + 3] != "[":
+        return Macro(0, Source(0, "a"), HERE, "%a")
     found = MACRO.match(line, at)
     letter = line[at + 1 : at + 2].lower()
     if not found or letter not in FORMS:
@@ -241,6 +244,16 @@ def resolve(templates: Sequence[Template], tallies: Mapping[int, tuple[Sequence[
     return list(made.values())
 
 
+def with_room(templates: Sequence[Template], texts_of: Callable[[int], Sequence[str]]) -> Sequence[Template]:
+    """The templates with room for all attributes (%a) that columns hold; `texts_of` gives the values of a column.
+
+    What training data had at most is no limit for those that a model is used on.
+    """
+    attributes = [source for source in sources_of(templates) if source.letter == "a"]
+    found = {source: source.with_room(texts_of(source.column)) for source in attributes}
+    return [_resolved(template, found) for template in templates] if found else templates
+
+
 def _resolved(template: Template, found: Mapping[Source, Source]) -> Template:
     parts = [
         _rewritten(part, found[part.source]) if isinstance(part, Macro) and part.source in found else part
@@ -252,9 +265,9 @@ def _resolved(template: Template, found: Mapping[Source, Source]) -> Template:
 
 def _rewritten(macro: Macro, source: Source) -> Macro:
     """The macro with another source, and its text."""
-    inside = macro.text.split(",", 2)
+    row = macro.text.split(",", 2)[0] if "[" in macro.text else f"{macro.text}[0"
     arguments = ",".join(f'"{a}"' if isinstance(a, str) else str(a) for a in source.arguments)
-    return replace(macro, source=source, text=f"{inside[0]},{source.column},{arguments}]")
+    return replace(macro, source=source, text=f"{row},{source.column},{arguments}]")
 
 
 # ---- one sequence in plain Python

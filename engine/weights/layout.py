@@ -155,6 +155,39 @@ def merged(layouts: Iterable[Layout]) -> Layout:
     return _assemble(n_labels, runs)
 
 
+def joined_layout(states: Layout, transitions: Layout) -> Layout:
+    """The unigram weights of one layout and the start and bigram weights of another of the same observations."""
+    parts = states.family("unigram"), transitions.family("start"), transitions.family("bigram")
+    return _assemble(states.n_labels, [(np.diff(ptr), code) for ptr, code, _ in parts])
+
+
+def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
+    """The weights of a layout whose observation has its label, or pair of labels, at `least` so often in the data.
+
+    An observation with a value counts as much as that.
+    """
+    runs, n_labels, wide = [], layout.n_labels, every_observation(dataset).astype(np.int64)
+    values = np.ones(wide.shape)
+    if dataset.values.size:
+        values[:, dataset.observations.shape[1] :] = dataset.values
+    labels, first = dataset.labels.astype(np.int64), dataset.offsets[:-1]
+    before = np.append(-1, labels[:-1])
+    before[first] = -1
+    pairs = np.where((before >= 0) & (labels >= 0), before * n_labels + labels, -1)
+    begins = np.full(len(labels), -1)
+    begins[first] = labels[first]
+    sizes = n_labels, n_labels, n_labels**2
+    for keys, full, codes in zip(_keys(layout), sizes, (labels, begins, pairs), strict=True):
+        there = (wide >= 0) & (codes >= 0)[:, None]
+        seen, which = np.unique((wide * full + codes[:, None])[there], return_inverse=True)
+        counts = np.bincount(which, values[there], minlength=len(seen))
+        at = np.searchsorted(seen, keys)
+        known = np.append(seen, -1)[at] == keys
+        keys = keys[np.where(known, np.append(counts, 0)[at], 0) >= least]
+        runs.append((np.bincount(keys // full, minlength=layout.n_observations), keys % full))
+    return _assemble(n_labels, runs)
+
+
 def _merge_last(pending: list) -> None:
     (n, keys), (m, others) = pending.pop(), pending.pop()
     pending.append((n + m, [np.union1d(a, b) for a, b in zip(keys, others, strict=True)]))

@@ -13,7 +13,7 @@ READING = (
         "--from",
         dest="format",
         metavar="FORMAT",
-        help="conll, conllu, jsonl, arrow or parquet (by the name of the file)",
+        help="conll, conllu, jsonl, arrow, parquet or crfsuite (by the name of the file)",
     ),
     argument("--separator", help="conll: between columns (any run of blanks and tabs)"),
     argument("--comment", help="conll: lines that begin with this are left out (none)"),

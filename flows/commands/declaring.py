@@ -1,7 +1,8 @@
 """How a command is declared: its help, its arguments and the function that runs it, stated once and side by side.
 
 A module of commands makes a `Group` and puts `@GROUP.command(help, argument(…), …)` before each function, whose name
-is that of the command. The function takes the parsed arguments; what it returns is the exit code, None is 0.
+is that of the command (`import_` that of `import`, a word of Python). The function takes the parsed arguments; what it
+returns is the exit code, None is 0.
 """
 
 import argparse
@@ -53,7 +54,7 @@ class Group:
         """A decorator that declares a function as the command of its name and leaves it as it is."""
 
         def declare(function: Callable[[argparse.Namespace], int | None]) -> Callable:
-            self.commands.append(Command(function.__name__, help, arguments, function, epilog))
+            self.commands.append(Command(function.__name__.rstrip("_"), help, arguments, function, epilog))
             return function
 
         return declare

@@ -42,7 +42,7 @@ def _model_path(args) -> Path:
     argument(
         "--from",
         dest="source",
-        choices=("conll", "conllu", "jsonl", "arrow", "parquet"),
+        choices=("conll", "conllu", "jsonl", "arrow", "parquet", "crfsuite"),
         help="the format of the input (by the name of the file; columns on stdin)",
     ),
     argument("--format", choices=("columns", "jsonl"), help="of the output (jsonl for jsonl, else columns)"),

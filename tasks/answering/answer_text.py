@@ -30,6 +30,8 @@ def writer(labels: list[str], asked: Asked) -> Callable[[TextBlock, Labelled], b
         return lambda block, found: _word_lines(labels, block, found, asked).encode()
     if asked.scores or asked.nbest:
         return lambda block, found: _scored_columns(labels, block, found, between).encode()
+    if asked.source == "crfsuite":
+        return lambda block, found: _label_lines(labels, block, found).encode()
     if asked.source != "conll":
         return lambda block, found: _plain_columns(labels, block, found, between).encode()
     return lambda block, found: _woven(block, column_text.with_labels(block.fields, labels, found.labels[0], between))
@@ -53,6 +55,11 @@ def _woven(block: TextBlock, answer: bytes) -> bytes:
         if high < len(block.line) or block.fields.closed:
             out.append(next(lines) + b"\n")
     return b"".join([*out, *(one.written for one in waiting)])
+
+
+def _label_lines(labels: list[str], block: TextBlock, found: Labelled) -> str:
+    """The label alone, one a line, as `crfsuite tag` has it: attributes would not stand in columns."""
+    return "".join("\n".join([*best[0][0], "\n"]) for _, _, _, best in _sequences(labels, block, found))
 
 
 def _plain_columns(labels: list[str], block: TextBlock, found: Labelled, between: str) -> str:

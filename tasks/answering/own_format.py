@@ -17,7 +17,7 @@ from espalier.engine.labels.spans import MARKS
 SUFFIXES = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".conllu": "conllu", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
-    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm",
+    ".crfsuite": "crfsuite", ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm",
 }  # fmt: skip
 COMPRESSED = (".gz", ".zst")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou")

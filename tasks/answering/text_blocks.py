@@ -124,7 +124,7 @@ def _block_of_words(text: bytes, first_line: int) -> TextBlock:
 
 
 def table_blocks(file: str, asked: Asked) -> Iterator[TextBlock]:
-    """The sequences of a file in a format that the general reader knows: CoNLL-U, Arrow, Parquet."""
+    """The sequences of a file in a format that the general reader knows: CoNLL-U, Arrow, Parquet, CRFsuite's."""
     from espalier.tasks import formats
     from espalier.tasks.store import arrow_texts, sequence_offsets
 

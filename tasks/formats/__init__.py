@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks.formats import conll, conllu, jsonl, schemes, tables, writing
+from espalier.tasks.formats import conll, conllu, crfsuite, jsonl, schemes, tables, writing
 from espalier.tasks.formats.labels import canonical
 from espalier.tasks.formats.reading import Reading, at, first_line, input_names
 from espalier.tasks.limits import check_sequence_lengths
@@ -59,6 +59,7 @@ FORMATS: dict[str, Format] = {
     "arrow": Format((".arrow", ".feather", ".ipc", ".arrows"), "Arrow IPC file or stream", tables.read_arrow,
                     writing.ArrowFile, "row"),
     "parquet": Format((".parquet", ".pq"), "Parquet", tables.read_parquet, None, "row"),
+    "crfsuite": Format((".crfsuite",), "CRFsuite's lines of a label and attributes", crfsuite.read),
     "libsvm": Format((".svm", ".libsvm", ".svmlight"), "counts of documents, read by tasks.formats.libsvm", None),
 }  # fmt: skip
 
@@ -141,7 +142,8 @@ def _files(paths: list[Path], options: Reading, labelled: bool, size: int, notes
             check_sequence_lengths(ends, frame["line"].to_numpy(), path, item.unit)
             if found != width:
                 raise EspalierError(f"{path} has {found} input columns, {other} {width}: expected the same")
-            if name != "conll" or options.separator:  # runs of blanks leave nothing empty between them
+            # Runs of blanks leave nothing empty between them, and a token may have no attributes.
+            if name not in ("conll", "crfsuite") or (name == "conll" and options.separator):
                 _check_empty(frame, path, item)
             if labelled:
                 frame = converter(canonical(frame, options, path, item.unit), path, item.unit)

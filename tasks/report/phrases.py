@@ -115,6 +115,7 @@ def source_words(source: Source) -> str:
     name = {
         "x": "", "t": f"does `{first}` match", "m": f"match of `{first}`", "p": f"first {first}", "s": f"last {first}",
         "w": "shape", "g": f"{first}-gram", "l": f"list {first}", "q": "bin",
+        "a": "attribute",
     }[source.letter]  # fmt: skip
     name += " without case" if name and source.lower else "lower case" if source.lower else ""
     column = f"col {source.column}" if source.column else ""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from espalier.engine.text.macros import ATTRIBUTE_GAP
 from espalier.tasks.formats import schemes
 from espalier.tasks.formats.labels import JOINT, UNKNOWN
 from espalier.tasks.formats.reading import STRANGE, input_names
@@ -99,7 +100,8 @@ class Profiler:
 
     def _characters(self, block: pl.DataFrame, place: "_Occurrences") -> None:
         for name in input_names(block):
-            rows = np.flatnonzero(block[name].str.contains(STRANGE).to_numpy())
+            seen = block[name].str.replace_all(ATTRIBUTE_GAP, " ", literal=True)  # attributes have tabs between them
+            rows = np.flatnonzero(seen.str.contains(STRANGE).to_numpy())
             self.counts["strange_characters"] += len(rows)
             column = block[name]
             self._note(self.examples["strange_characters"], rows[:EXAMPLES], place, lambda row, c=column: ascii(c[row]))

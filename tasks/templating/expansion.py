@@ -120,9 +120,10 @@ def _combined(template: Template, slot: int, n_tokens: int, seen: dict[Macro, Co
     if not macros:
         return np.zeros(n_tokens, np.int32), pl.Series([template.line][:n_tokens], dtype=pl.String)
     numbers = {m: seen[m].codes[slot if m.source.width > 1 else 0] for m in macros}
-    if template.width == 1:
+    several = next((m for m in macros if m.source.letter in "ga"), None)
+    if several is None:
         return _numbered(template, numbers, seen, n_tokens)
-    there = np.flatnonzero(next(numbers[m] for m in macros if m.source.width > 1) >= 0)
+    there = np.flatnonzero(numbers[several] >= 0)
     codes = np.full(n_tokens, -1, np.int32)
     if not len(there):
         return codes, pl.Series([], dtype=pl.String)

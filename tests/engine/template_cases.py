@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 # Few values, so that they repeat; among them boundary values, the empty text, macros and separators as data, odd
 # white space, numbers, and what a function changes or cuts.
 VALUES = ("a", "b", "aa", "Ab-1", "", "/", "%x[0,0]", "_x-1", "_x+1", "_x", " ", "\xa0", "\x00", "\u2028", "é", "É",
-          "e\u0301", "漢", "😀", "U:a", "12", "-3.5", "1e2", "nan", "Straßenbahn")  # fmt: skip
+          "e\u0301", "漢", "😀", "U:a", "12", "-3.5", "1e2", "nan", "Straßenbahn", "a\tB\ta", "\t")  # fmt: skip
 LITERALS = ("", ":", "/", "1=", "é", "_x", " ", "#", "]")
 LISTS = {"names.txt": ["a b\tpair", "a", "É\tacute", "aa aa aa"], "more.txt": ["b", "b b", "12\tnumber"]}
 REGEXPS = (r"^\u", r"\d", r".$", r"^.?.?", r"\W*$", r"a*b", r"\\", r"\"", r"#", r"]", r"^_x", r"x[-+]", "é", r"\l\l")
@@ -13,7 +13,7 @@ FUNCTIONS = [
     *("x" for _ in range(4)), *(f'{letter}|"{regexp}"' for letter in "tm" for regexp in REGEXPS),
     "p|1", "p|3", "s|1", "s|2", "w|", "w|1", "w|2", 'l|"names.txt"', 'l|"more.txt"', 'q|"-3.5 0 12"', 'q|""',
 ]  # fmt: skip
-GRAMS = ["g|1", "g|2", "g|3", "g|3,2", "g|2,32"]
+SEVERAL = ["g|1", "g|2", "g|3", "g|3,2", "g|2,32", "a|1", "a|3", "a|9"]
 
 
 @st.composite
@@ -34,7 +34,7 @@ def lines(draw, width, grams=True):
     literal = st.sampled_from(LITERALS)
     parts = draw(st.lists(macros(width), max_size=3))
     if grams and draw(st.integers(0, 4)) == 0:
-        parts.insert(draw(st.integers(0, len(parts))), draw(macros(width, GRAMS)))
+        parts.insert(draw(st.integers(0, len(parts))), draw(macros(width, SEVERAL)))
     text = draw(st.sampled_from("UBub*")) + draw(literal) + "".join(part + draw(literal) for part in parts)
     return text + draw(st.sampled_from(["", "", " # 100% a comment", "  "]))
 

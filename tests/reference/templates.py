@@ -196,6 +196,8 @@ def ours(sequence, wanted, column, letter, arguments, lists):
         return ["".join(text[i] for i in range(max(0, len(text) - arguments[0]), len(text)))]
     if kind == "w":
         return [shape(text, arguments)]
+    if kind == "a":
+        return (text.split("\t") if text else [])[: (*arguments, None)[0]]
     return grams(text, *arguments) if kind == "g" else [bin_of(text, arguments)]
 
 
