@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset, select
-from espalier.engine.errors import EspalierError
+from espalier.engine.data.dataset import Dataset, any_in_sequence, select
+from espalier.engine.errors import EspalierError, brief
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import Counts, Measure, sequence_errors
 from espalier.engine.optimise.path import Point, grid, largest_rho1, path
@@ -123,12 +123,29 @@ def choose(points: list[dict], sparser: bool = False) -> dict:
     return min((p for p in points if p["loss"] <= limit), key=lambda p: (p["active"], -p["rho1"], -p["rho2"]))
 
 
+def held_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """(the rest, a share of the sequences to judge by), drawn by a seed from those that have all their labels."""
+    if not 0.0 < share < 1.0:
+        raise EspalierError(f"dev_share is {brief(share)}: expected a number between 0 and 1")
+    labelled = np.flatnonzero(~any_in_sequence(data, data.labels < 0))
+    count = max(1, round(share * len(labelled)))
+    if len(labelled) <= count:
+        raise EspalierError(
+            f"{len(labelled)} sequences with all their labels: rho1 = auto judges by one and learns from another at "
+            "least; give more, or a number for rho1"
+        )
+    chosen = np.sort(np.random.default_rng(seed).permutation(labelled)[:count])
+    return select(data, np.setdiff1d(np.arange(len(data.weights)), chosen)), select(data, chosen)
+
+
 # The path -------------------------------------------------------------------------------------------
 
 
 def values_of(objective, points: int, largest: float | None, smallest: float | None) -> np.ndarray:
     """The values of rho1, the largest first; from LARGEST or what leaves nothing active, down to SMALLEST."""
     top = largest if largest is not None else min(LARGEST, largest_rho1(objective))
+    if top == 0.0:
+        raise EspalierError("every rho1 leaves an empty model, so there is none to choose: give a number for rho1")
     bottom = smallest if smallest is not None else min(SMALLEST, top / SPAN)
     if not 0 < bottom < top:
         raise EspalierError(f"a path from rho1 = {top:g} to {bottom:g}: expected it to go down; change --from or --to")

@@ -12,7 +12,7 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
-from espalier.engine.families.memm import MemmObjective
+from espalier.engine.families.objectives import objective_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.penalty_search import PathOptions
@@ -119,7 +119,7 @@ class Job:
 
     def objective(self, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
         """The objective of its family over data in this process."""
-        return MemmObjective(dataset, layout) if self.family == "memm" else ChainObjective(dataset, layout, sparse)
+        return objective_of(self.family, dataset, layout, sparse)
 
     def shards(self, split: str = "train") -> store.Shards:
         return store.Shards(self.root, split, self.manifest)

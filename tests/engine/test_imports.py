@@ -59,7 +59,7 @@ def test_a_package_imports_only_downwards(package):
 ROOMS = (
     "errors", "runtime", "data", "text", "labels", "lattice", "weights", "chain", "decoding", "losses", "blockwise",
     "optimise", "parts", "semisup", "arrow_frame", "model", "families", "features", "warm_start",
-    "penalty_search", "estimator",
+    "penalty_search", "interface", "estimator",
 )  # fmt: skip
 
 
