@@ -47,7 +47,8 @@ from espalier.engine.interface.notebook import page_of
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import transitions_of
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.optimise.solver_table import SOLVERS, fitting
+from espalier.engine.optimise.solvers import minimise
 from espalier.engine.penalty_search import Development, PathOptions, Search, held_out
 from espalier.engine.runtime import compiling
 from espalier.engine.text.gazetteers import read_list
@@ -430,7 +431,7 @@ class CRF(Conventions):
         if earlier is not None:
             theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels)
         solver = fitting(self.solver)
-        own = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
+        own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
             solver, objective_of(self.family, train.data, layout, self.sparse), penalty, theta0,
             self.max_iterations, self.tolerance, on_iteration=line, **own,
@@ -594,7 +595,7 @@ def _rows(tokens: list[Any]) -> list[tuple[str, ...]]:
     return [(token,) if isinstance(token, str) else tuple(map(str, token)) for token in tokens]
 
 
-def _observations(templates: list[Template], tokens: list, n: int) -> list[list]:
+def _observations(templates: list[Template], tokens: list[Any], n: int) -> list[list[Any]]:
     """The observations at each position of a sequence: texts, or pairs of a text and its value."""
     if not templates:
         found = []
@@ -620,7 +621,7 @@ def _observed(item: str | tuple[str, float]) -> str | tuple[str, float]:
     return f"U:{item}" if isinstance(item, str) else (f"U:{item[0]}", item[1])
 
 
-def _attributes(token) -> list[str | tuple[str, float]]:
+def _attributes(token: Any) -> list[str | tuple[str, float]]:
     """The attributes of a token: texts, or pairs of a name and a value."""
     if isinstance(token, str):
         return [token]
@@ -634,7 +635,7 @@ def _attributes(token) -> list[str | tuple[str, float]]:
     return [str(_scalar("an attribute", text)) for text in token]
 
 
-def _scalar(name, value) -> str | float | bool | None:
+def _scalar(name: Any, value: Any) -> str | float | bool | None:
     """A text, truth value or None as it is, a number as a float; anything else is refused."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, str | bool):
@@ -650,7 +651,9 @@ def _scalar(name, value) -> str | float | bool | None:
     )
 
 
-def _check_characters(names: list[str], classes: list[str], sequences: list[list], labels: list[list]) -> None:
+def _check_characters(
+    names: list[str], classes: list[str], sequences: list[list[Any]], labels: list[list[Any]]
+) -> None:
     """Refuse texts with half a character in them, which no file could hold."""
     if _is_whole(names) and _is_whole(classes):
         return
@@ -666,7 +669,7 @@ def _check_characters(names: list[str], classes: list[str], sequences: list[list
     raise EspalierError("a template holds half a character (a lone surrogate): expected whole pairs")
 
 
-def _is_whole(texts: Iterable) -> bool:
+def _is_whole(texts: Iterable[Any]) -> bool:
     try:
         "".join(map(str, texts)).encode()
     except UnicodeEncodeError:
@@ -674,7 +677,9 @@ def _is_whole(texts: Iterable) -> bool:
     return True
 
 
-def _dataset(texts: list, ids: dict[str, int], labels, weights, label_sets=None, token_weights=None) -> Dataset:
+def _dataset(
+    texts: list[Any], ids: dict[str, int], labels: Any, weights: Any, label_sets: Any = None, token_weights: Any = None
+) -> Dataset:
     """Flat arrays; positions with fewer observations than others are filled up with -1."""
     rows = [row for sequence in texts for row in sequence]
     plain = [[ids.get(item, -1) for item in row if isinstance(item, str)] for row in rows]
@@ -688,7 +693,7 @@ def _dataset(texts: list, ids: dict[str, int], labels, weights, label_sets=None,
     return make_dataset(observations, labels, offsets, weights, label_sets, token_weights, valued, values)
 
 
-def _filled(rows: list[list], empty, kind) -> np.ndarray:
+def _filled(rows: list[list[Any]], empty: float, kind: type) -> npt.NDArray[Any]:
     """Rows of different lengths as one table."""
     width = max((len(row) for row in rows), default=1)
     if len(rows) * width > MOST_CELLS:
@@ -696,11 +701,11 @@ def _filled(rows: list[list], empty, kind) -> np.ndarray:
             f"a token has {width:,} attributes and there are {len(rows):,} tokens, which makes a table of "
             f"{len(rows) * width:,} cells: expected at most {MOST_CELLS:,}; give fewer attributes, or fewer tokens"
         )
-    out = np.full((len(rows), width), empty, kind)
+    out: npt.NDArray[Any] = np.full((len(rows), width), empty, kind)
     for t, row in enumerate(rows):
         out[t, : len(row)] = row
     return out
 
 
-def _cut(values, offsets: np.ndarray) -> list:
+def _cut(values: Any, offsets: npt.NDArray[np.int64]) -> list[Any]:
     return [values[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
@@ -61,6 +61,10 @@ class Model:
         if "scales" in info:
             info = info | {"scales": {text: info["scales"][text] for text in names if text in info["scales"]}}
         return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
+
+    def __getstate__(self) -> dict:
+        """What a copy or another process gets: the fields; what is made when first asked for is made there again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def lists(self) -> dict[str, list[str]]:

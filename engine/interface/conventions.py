@@ -112,17 +112,19 @@ class Conventions:
         >>> with sklearn.config_context(enable_metadata_routing=True):
         ...     crf = CRF().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         """
-        return self._request("fit", sample_weight=sample_weight, token_weight=token_weight, start_from=start_from)
+        return self._request(
+            "fit", {"sample_weight": sample_weight, "token_weight": token_weight, "start_from": start_from}
+        )
 
     def set_predict_request(
         self, *, method: Request = UNCHANGED, scheme: Request = UNCHANGED, allowed: Request = UNCHANGED
     ) -> Self:
         """Say what a meta-estimator of scikit-learn hands to `predict`; see `set_fit_request`."""
-        return self._request("predict", method=method, scheme=scheme, allowed=allowed)
+        return self._request("predict", {"method": method, "scheme": scheme, "allowed": allowed})
 
     def set_score_request(self, *, sample_weight: Request = UNCHANGED) -> Self:
         """Say what a meta-estimator of scikit-learn hands to `score`; see `set_fit_request`."""
-        return self._request("score", sample_weight=sample_weight)
+        return self._request("score", {"sample_weight": sample_weight})
 
     def _requests(self) -> Any:
         if not hasattr(self, "_metadata_request"):
@@ -135,7 +137,7 @@ class Conventions:
             return requests
         return self._metadata_request
 
-    def _request(self, method: str, **requests: Request) -> Self:
+    def _request(self, method: str, requests: dict[str, Request]) -> Self:
         from sklearn import get_config
 
         if not get_config()["enable_metadata_routing"]:

@@ -16,7 +16,7 @@ from espalier.engine.data.dataset import FIRST_SET, UNKNOWN
 from espalier.engine.errors import EspalierError, brief, quoted
 
 SEQUENCE, TOKENS, LABEL = "sequence", "tokens", "label"  # columns of a table
-SETS = set | frozenset | list | tuple  # how a label that is one of several is written
+SETS = (set, frozenset, list, tuple)  # how a label that is one of several is written
 SHAPE = "expected a list of sequences, each a list of tokens, or a table with the columns sequence, x0, x1, …"
 TOKEN = "expected a text, a dict of attributes or a list of texts"
 
@@ -218,8 +218,8 @@ def _label(label: Any, n: int, t: int) -> Any:
     if isinstance(label, SETS) and all(isinstance(one, str) for one in label):
         return frozenset(map(str, label))
     raise EspalierError(
-        f"label {brief(label)} of token {t} of sequence {n} is a {type(label).__name__}: expected a text, such as "
-        "str(label), None where it is not known, or a set of texts where it is one of several"
+        f"label {brief(label)} of token {t} of sequence {n} has the type {type(label).__name__}: expected a text, "
+        "such as str(label), None where it is not known, or a set of texts where it is one of several"
     )
 
 
