@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from espalier.engine import warm_start
-from espalier.engine.data.dataset import Dataset, check_label_count, make_dataset
+from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, make_dataset, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
 from espalier.engine.families import hmm, require
@@ -221,6 +221,8 @@ class CRF(Conventions):
             self._require("warm_start", "leave start_from out")
         if len(train.data.labels) and train.data.labels.min() < 0:
             self._require("partial", "leave sequences without labels out")
+        labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))  # the others teach nothing
+        train = train._replace(data=select(train.data, labelled))
         self._trained(train, None if start_from is None else _model_of(start_from))
         self.stop_reason_ = str(self.model_.info["stop_reason"])
         return self
@@ -403,6 +405,8 @@ class CRF(Conventions):
         data = _dataset(
             texts, {text: i for i, text in enumerate(names)}, ids, weights, label_sets, weights_of_tokens
         )  # fmt: skip
+        if len(data.valued):
+            self._require("values", "leave values out")
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         return Encoded(data, names, classes, lines, lists, streams)

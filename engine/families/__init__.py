@@ -63,7 +63,7 @@ FAMILIES = {
 
 def family(name: str) -> Family:
     """The family of that name."""
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise EspalierError(f"family {quoted(str(name))} is not known: choose one of {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
