@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -68,6 +69,8 @@ MOST_CELLS = 1 << 31  # of the table of observations, 8 GiB
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
+NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing")
+WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare")
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
@@ -211,7 +214,7 @@ class CRF(Conventions):
         >>> CRF(rho1=0.1).fit([["a", "b"], ["b"]], [["X", "Y"], [None]], sample_weight=[2, 1])
         CRF(rho1=0.1)
         """
-        family_of(self.family)
+        self._check()
         sequences = sequences_of(X)
         labels = labels_of(y, sequences, is_table(X))
         train = self._encoded(
@@ -282,6 +285,8 @@ class CRF(Conventions):
         >>> [labels for log_probability, labels in crf.predict_nbest([["a"]], 2)[0]]
         [['X'], ['Y']]
         """
+        if not isinstance(n, Integral):
+            raise EspalierError(f"n is {quoted(n)}: expected a whole number of at least 1")
         sequences = sequences_of(X)
         model, data = self._prepared(sequences, allowed)
         if not sequences:
@@ -385,6 +390,18 @@ class CRF(Conventions):
 
     # Training ----------------------------------------------------------------------------------------
 
+    def _check(self) -> None:
+        """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
+        family_of(self.family)
+        if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
+            raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
+        for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
+            for name in names:
+                if not _is_number(getattr(self, name), kind):
+                    raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
+        if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
+            raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
+
     def _encoded(
         self, sequences: list[list[Any]], labels: list[list[Any]], weights: npt.NDArray[np.float64] | None,
         weights_of_tokens: list[float] | None,
@@ -454,8 +471,8 @@ class CRF(Conventions):
             self._require("path", "rho1 to a number, which it does not use")
         if len(train.data.token_weights):
             raise EspalierError(f"{self.family} counts whole sequences: use sample_weight instead of token_weight")
-        if not self.smoothing > 0:
-            raise EspalierError(f"smoothing is {brief(self.smoothing)}: expected a number above 0")
+        if not self.smoothing:
+            raise EspalierError(f"smoothing is {self.smoothing}: expected a number above 0")
         info = {"smoothing": float(self.smoothing), "rare": int(self.rare), "stop_reason": "counted", "iterations": 1}
         self.model_ = hmm.fit(
             train.data, train.observations, np.array(train.streams, np.int64), train.labels, train.lines,
@@ -466,8 +483,6 @@ class CRF(Conventions):
     def _penalty(self, train: Encoded, line: FitLine) -> ElasticNet:
         """The penalty, chosen by held-out sequences where rho1 is auto."""
         if self.rho1 != AUTO:
-            if isinstance(self.rho1, str):
-                raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
             return ElasticNet(float(self.rho1), float(self.rho2))
         self._require("path", "rho1 to a number")
         rest, judged = held_out(train.data, self.dev_share, self.seed)
@@ -548,9 +563,19 @@ def load(path: str | Path) -> CRF:
     return CRF.load(path)
 
 
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and bool(value >= 0)  # type: ignore[operator]
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple | np.ndarray) and all(isinstance(text, str) for text in value)
+
+
 def _model_of(source: CRF | Labeller | str | Path) -> Labeller:
     """The model to start from, whose numbers must be weights."""
     model = source._model() if isinstance(source, CRF) else source
+    if not isinstance(model, Labeller | str | Path):
+        raise EspalierError(f"start_from is {brief(model)}: expected a fitted CRF, a model or the path of one")
     model = model if isinstance(model, Labeller) else load_model(model)
     if "warm_start" not in model.can:
         raise EspalierError(

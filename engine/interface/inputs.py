@@ -275,10 +275,14 @@ def token_weights(weights: Any, sequences: list[list[Any]]) -> list[float] | Non
     """A number for each token, one after the other, None without weights."""
     if weights is None:
         return None
-    rows = [plain(row) for row in plain(weights)]
+    expected = "expected a row of numbers for each sequence"
+    rows = [_listed(row, "a row of token_weight", expected) for row in _listed(weights, "token_weight", expected)]
     for n, (row, tokens) in enumerate(zip(rows, sequences, strict=False)):
         if len(row) != len(tokens):
             raise EspalierError(f"sequence {n} has {len(tokens)} tokens and {len(row)} weights: expected one each")
     if len(rows) != len(sequences):
         raise EspalierError(f"{len(rows)} rows of token weights for {len(sequences)} sequences: expected one each")
-    return [weight for row in rows for weight in row]
+    try:
+        return [float(weight) for row in rows for weight in row]
+    except (TypeError, ValueError) as error:
+        raise EspalierError(f"token_weight: {error}; {expected}") from None
