@@ -27,7 +27,7 @@ class FitLine:
         active = sum(count for name, count in record.items() if name.startswith("active"))
         self.show(
             f"iteration {record['iteration']:,} of at most {self.max_iterations:,}, "
-            f"objective {record['objective']:,.4g}, {active:,} active weights"
+            f"objective {record['objective']:,.6g}, {active:,} active"
         )
 
     def show(self, text: str) -> None:

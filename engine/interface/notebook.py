@@ -16,7 +16,7 @@ STYLE = (
     ".espalier-crf{font-size:.9em;border:1px solid rgba(128,128,128,.4);border-radius:4px;padding:.6em .9em;"
     "max-width:46em;overflow-wrap:anywhere}"
     ".espalier-crf p{margin:.3em 0}.espalier-crf code{color:inherit;background:none}"
-    ".espalier-crf table{border-collapse:collapse;margin:.4em 0;color:inherit}"
+    ".espalier-crf table{border-collapse:collapse;margin:.4em 0;color:inherit;font-size:inherit}"
     ".espalier-crf th,.espalier-crf td{padding:.15em .8em .15em 0;text-align:left;background:none;"
     "border-bottom:1px solid rgba(128,128,128,.25)}"
     ".espalier-crf td.n{text-align:right;font-variant-numeric:tabular-nums}"
