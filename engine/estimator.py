@@ -11,8 +11,6 @@ y is a list of rows of labels. A label that is not known is None; where it is on
 several, it is a set (or list, or tuple) of them.
 """
 
-import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -24,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from espalier.engine import warm_start
-from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, make_dataset, select
+from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
 from espalier.engine.families import hmm, require
@@ -45,6 +43,7 @@ from espalier.engine.interface.inputs import (
     token_weights,
 )
 from espalier.engine.interface.notebook import page_of
+from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import transitions_of
 from espalier.engine.optimise.penalty import ElasticNet
@@ -56,16 +55,13 @@ from espalier.engine.text.gazetteers import read_list
 from espalier.engine.text.templates import (
     Template,
     check_columns,
-    expand_rows,
     learned_columns,
     list_files,
     parse,
     resolve,
 )
-from espalier.engine.text.values import values_of_rows
 from espalier.engine.weights.layout import make_layout, observation_kinds
 
-MOST_CELLS = 1 << 31  # of the table of observations, 8 GiB
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
@@ -408,7 +404,7 @@ class CRF(Conventions):
     ) -> Encoded:  # fmt: skip
         """The training data in numbers; observations and labels are those that occur in them."""
         templates, lists = self._resolved(sequences)
-        texts = [_observations(templates, rows, n) for n, rows in enumerate(sequences)]
+        texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
         counts: dict[str, int] = {}
         for row in (row for rows in texts for row in rows):
             for item in row:
@@ -417,9 +413,9 @@ class CRF(Conventions):
         names = [text for text, count in counts.items() if count >= self.min_count]
         classes = sorted({label for row in labels for value in row for label in possible(value)})
         check_label_count(len(classes))
-        _check_characters(names, classes, sequences, labels)
+        check_characters(names, classes, sequences, labels)
         ids, label_sets = codes(labels, classes)
-        data = _dataset(
+        data = dataset_of(
             texts, {text: i for i, text in enumerate(names)}, ids, weights, label_sets, weights_of_tokens
         )  # fmt: skip
         if len(data.valued):
@@ -522,7 +518,7 @@ class CRF(Conventions):
         lines = asked.split("\n") if isinstance(asked, str) else list(asked)
         lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
         templates = parse(lines, "templates", lists)
-        rows = [row for rows in sequences for row in _rows(rows)]
+        rows = [row for rows in sequences for row in rows_of(rows)]
         if rows:
             check_columns(templates, min(len(row) for row in rows))
         if self.templates is None and any(len(row) > 1 for row in rows):
@@ -548,10 +544,10 @@ class CRF(Conventions):
     def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
         model = self._model()
         templates = [] if ATTRIBUTES in model.templates else model.parsed
-        texts = [_observations(templates, rows, n) for n, rows in enumerate(sequences)]
+        texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
         known = None if allowed is None else labels_of(allowed, sequences)
         ids, label_sets = (None, None) if known is None else codes(known, model.labels)
-        return model, _dataset(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        return model, dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
 
     def _restriction(self, scheme: bool | str, allowed: Labels | None) -> dict[str, Any]:
         transitions = transitions_of(self.classes_, scheme) if scheme else None
@@ -614,126 +610,6 @@ def _streams(templates: list[Template], texts: list[list[list[str]]], names: lis
         )
     of = {text: k for rows in texts for row in rows for k, text in enumerate(row)}
     return [of[name] for name in names]
-
-
-def _rows(tokens: list[Any]) -> list[tuple[str, ...]]:
-    """Tokens as rows of columns."""
-    for token in tokens:
-        if isinstance(token, dict):
-            raise EspalierError(f"a token is {brief(token)}: templates take texts and rows of columns, not dicts")
-    return [(token,) if isinstance(token, str) else tuple(map(str, token)) for token in tokens]
-
-
-def _observations(templates: list[Template], tokens: list[Any], n: int) -> list[list[Any]]:
-    """The observations at each position of a sequence: texts, or pairs of a text and its value."""
-    if not templates:
-        found = []
-        for t, token in enumerate(tokens):
-            try:
-                found.append(["B", "U", *(_observed(item) for item in _attributes(token))])
-            except EspalierError as error:
-                raise EspalierError(f"token {t} of sequence {n}: {error}") from None
-        return found
-    rows = _rows(tokens)
-    check_columns(templates, min((len(row) for row in rows), default=0))
-    texts = expand_rows(templates, rows)
-    if not any(template.value for template in templates):
-        return texts
-    values = values_of_rows(templates, rows, f"sequence {n}")
-    return [
-        [text if value is None else (text, value) for text, value in zip(*both, strict=True) if value == value]
-        for both in zip(texts, values, strict=True)
-    ]  # fmt: skip
-
-
-def _observed(item: str | tuple[str, float]) -> str | tuple[str, float]:
-    return f"U:{item}" if isinstance(item, str) else (f"U:{item[0]}", item[1])
-
-
-def _attributes(token: Any) -> list[str | tuple[str, float]]:
-    """The attributes of a token: texts, or pairs of a name and a value."""
-    if isinstance(token, str):
-        return [token]
-    if isinstance(token, dict):
-        pairs = ((name, _scalar(name, value)) for name, value in token.items())
-        return [
-            str(name) if value is True else (str(name), value) if isinstance(value, float) else f"{name}={value}"
-            for name, value in pairs
-            if value is not None and value is not False
-        ]
-    return [str(_scalar("an attribute", text)) for text in token]
-
-
-def _scalar(name: Any, value: Any) -> str | float | bool | None:
-    """A text, truth value or None as it is, a number as a float; anything else is refused."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, int | float):
-        number = float(value) if abs(value) < sys.float_info.max else math.inf
-        if not math.isfinite(number):
-            raise EspalierError(f"{quoted(str(name))} is {value}: expected a finite number")
-        return number
-    raise EspalierError(
-        f"{quoted(str(name))} is of the type {type(value).__name__}: expected a text, a number, True, False or None; "
-        "write each entry of a list or table as an attribute of its own"
-    )
-
-
-def _check_characters(
-    names: list[str], classes: list[str], sequences: list[list[Any]], labels: list[list[Any]]
-) -> None:
-    """Refuse texts with half a character in them, which no file could hold."""
-    if _is_whole(names) and _is_whole(classes):
-        return
-    for n, (tokens, row) in enumerate(zip(sequences, labels, strict=True)):
-        for t, (token, value) in enumerate(zip(tokens, row, strict=True)):
-            names = [item if isinstance(item, str) else item[0] for item in _attributes(token)]
-            for what, texts in (("token", names), ("label", possible(value))):
-                if not _is_whole(texts):
-                    raise EspalierError(
-                        f"the {what} {quoted(next(iter(texts)))} at position {t} of sequence {n} holds half a "
-                        "character (a lone surrogate): expected whole pairs"
-                    )
-    raise EspalierError("a template holds half a character (a lone surrogate): expected whole pairs")
-
-
-def _is_whole(texts: Iterable[Any]) -> bool:
-    try:
-        "".join(map(str, texts)).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _dataset(
-    texts: list[Any], ids: dict[str, int], labels: Any, weights: Any, label_sets: Any = None, token_weights: Any = None
-) -> Dataset:
-    """Flat arrays; positions with fewer observations than others are filled up with -1."""
-    rows = [row for sequence in texts for row in sequence]
-    plain = [[ids.get(item, -1) for item in row if isinstance(item, str)] for row in rows]
-    pairs = [[item for item in row if not isinstance(item, str)] for row in rows]
-    valued = values = None
-    if any(pairs):
-        valued = _filled([[ids.get(text, -1) for text, _ in row] for row in pairs], -1, np.int32)
-        values = _filled([[value for _, value in row] for row in pairs], 0.0, np.float64)
-    offsets = np.cumsum([0, *(len(sequence) for sequence in texts)])
-    observations = _filled(plain, -1, np.int32)
-    return make_dataset(observations, labels, offsets, weights, label_sets, token_weights, valued, values)
-
-
-def _filled(rows: list[list[Any]], empty: float, kind: type) -> npt.NDArray[Any]:
-    """Rows of different lengths as one table."""
-    width = max((len(row) for row in rows), default=1)
-    if len(rows) * width > MOST_CELLS:
-        raise EspalierError(
-            f"a token has {width:,} attributes and there are {len(rows):,} tokens, which makes a table of "
-            f"{len(rows) * width:,} cells: expected at most {MOST_CELLS:,}; give fewer attributes, or fewer tokens"
-        )
-    out: npt.NDArray[Any] = np.full((len(rows), width), empty, kind)
-    for t, row in enumerate(rows):
-        out[t, : len(row)] = row
-    return out
 
 
 def _cut(values: Any, offsets: npt.NDArray[np.int64]) -> list[Any]:

@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 
 from espalier import CRF
-from espalier.engine import estimator
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm
 from espalier.engine.families.memm import MemmObjective
+from espalier.engine.interface import observations
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.penalty_search import held_out
@@ -326,7 +326,7 @@ def test_a_token_of_a_million_names():
 
 
 def test_a_table_that_is_too_large_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr(estimator, "MOST_CELLS", 10)
+    monkeypatch.setattr(observations, "MOST_CELLS", 10)
     with pytest.raises(EspalierError, match="a token has 7 attributes and there are 2 tokens, .* at most 10"):
         CRF().fit([[{"a": "b"}, dict.fromkeys("abcde", "x")]], [["A", "B"]])
 
