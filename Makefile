@@ -138,7 +138,7 @@ bench: setup-bench
 lint: setup-test
 	@$(BIN)/python -m ruff check $(ARGS) .
 	@mkdir -p .venv/typed/espalier
-	@for name in espalier/__init__.py espalier/py.typed engine tasks flows; do \
+	@for name in espalier/*.* engine tasks flows; do \
 	    ln -sfn "$$(pwd -P)/$$name" ".venv/typed/espalier/$${name##*/}"; done
 	@$(BIN)/python -m mypy
 

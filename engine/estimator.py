@@ -11,6 +11,8 @@ y is a list of rows of labels. A label that is not known is None; where it is on
 several, it is a set (or list, or tuple) of them.
 """
 
+from __future__ import annotations  # help(CRF) shows types by their names
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -103,7 +105,7 @@ class CRF(Conventions):
     ----------
     templates : list of str, str or None
         Feature templates, `["U:%x[0,0]", "B"]`; tokens are rows of columns then. None: tokens are texts, lists of
-        attributes or dicts of them.
+        attributes or dicts of them, where a number multiplies the weights of its attribute.
     solver : str
         How the objective is minimised: `auto`, `owlqn`, `pqn`, `lbfgs`, `sbcd`, …
     rho1, rho2 : float
@@ -185,7 +187,7 @@ class CRF(Conventions):
     @_says_when_compiling
     def fit(
         self, X: Inputs, y: Labels, sample_weight: Any = None, token_weight: Any = None,
-        start_from: "CRF | Labeller | str | Path | None" = None,
+        start_from: CRF | Labeller | str | Path | None = None,
     ) -> Self:  # fmt: skip
         """Learn from sequences and their labels.
 
@@ -223,7 +225,6 @@ class CRF(Conventions):
         labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))  # the others teach nothing
         train = train._replace(data=select(train.data, labelled))
         self._trained(train, None if start_from is None else _model_of(start_from))
-        self.stop_reason_ = str(self.model_.info["stop_reason"])
         return self
 
     @property
@@ -505,6 +506,8 @@ class CRF(Conventions):
 
     def _tell(self, info: dict[str, Any]) -> None:
         """The attributes that the info of a model has, too."""
+        for name in ("rho1_", "rho2_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         penalty = info.get("penalty")
         if isinstance(penalty, dict):
             self.rho1_, self.rho2_ = penalty.get("rho1"), penalty.get("rho2")

@@ -427,7 +427,7 @@ def test_an_hmm_counts():
     found = hmm.fit(data, names, streams, crf.classes_, ["U:%x[0,0]", "B"], {}, 1e-3, 1)
     assert crf.stop_reason_ == "counted" and crf.model_.info["objective"] == pytest.approx(found.info["objective"])
     assert crf.predict(X) == Y and crf.predict([["the", "cow", "barks"]]) == [["D", "N", "V"]]
-    assert not hasattr(crf, "rho1_")
+    assert not hasattr(crf, "rho1_") and not hasattr(CRF().fit(X, Y).set_params(family="hmm").fit(X, Y), "rho1_")
     same = CRF(["U:%x[0,0]", "B"], family="hmm", smoothing=1e-3).fit(X, Y)
     assert np.array_equal(same.model_.theta, crf.model_.theta)
 
