@@ -104,7 +104,7 @@ help:
 	@echo "make run        train, evaluate and report once, with the parameters in params.yaml"
 	@echo "make test       run the tests on all cores   (make test ARGS='-k viterbi -x')"
 	@echo "make test-all   the same at length: all random examples, and what takes minutes"
-	@echo "make lint       check the style of the code"
+	@echo "make lint       check the style of the code, and the types of the Python class"
 	@echo "make bench      our times and the peers'    (make bench ARGS='conll2000 --quick')"
 	@echo "make dashboard  start the dashboard"
 	@echo "make clean      remove .venv and caches; data, models and reports stay"
@@ -137,8 +137,12 @@ bench: setup-bench
 
 lint: setup-test
 	@$(BIN)/python -m ruff check $(ARGS) .
+	@mkdir -p .venv/typed/espalier
+	@for name in espalier/*.* engine tasks flows; do \
+	    ln -sfn "$$(pwd -P)/$$name" ".venv/typed/espalier/$${name##*/}"; done
+	@$(BIN)/python -m mypy
 
 clean:
 	@echo "espalier: removing .venv and caches"
-	@rm -rf .venv build dist dvc_plots *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv build dist dvc_plots *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find engine tasks flows tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

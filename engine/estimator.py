@@ -4,147 +4,290 @@ X is a list of sequences. A token is a text, a list of attribute texts, or a dic
 attributes ({"word": "the", "title": True, "length": 3.0}); each attribute becomes an observation with
 unigram weights, beside a label bias and plain transitions. A number is the value of its attribute and multiplies
 its weights. With `templates`, a token is
-a row of columns and the templates make the observations. An Arrow or Polars table with
+a row of columns and the templates make the observations. A table of pandas, Polars or Arrow with
 the columns sequence, x0, x1, … is taken as rows of columns.
 
 y is a list of rows of labels. A label that is not known is None; where it is one of
 several, it is a set (or list, or tuple) of them.
 """
 
-import inspect
-import math
-import sys
+from __future__ import annotations  # help(CRF) shows types by their names
+
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from espalier.engine import warm_start
-from espalier.engine.data.dataset import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
+from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.families import family as family_of
+from espalier.engine.families import hmm, require
 from espalier.engine.families import load as load_model
-from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.labeller import DECODERS, Labeller
+from espalier.engine.families.objectives import OBJECTIVES, objective_of
+from espalier.engine.interface.conventions import Conventions, not_fitted
+from espalier.engine.interface.fit_line import FitLine, fit_line
+from espalier.engine.interface.inputs import (
+    Inputs,
+    Labels,
+    codes,
+    is_table,
+    labels_of,
+    possible,
+    sequence_weights,
+    sequences_of,
+    token_weights,
+)
+from espalier.engine.interface.notebook import page_of
+from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
+from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import transitions_of
-from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import fitting, minimise
+from espalier.engine.optimise.solver_table import SOLVERS, fitting
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.penalty_search import Development, PathOptions, Search, held_out
 from espalier.engine.runtime import compiling
 from espalier.engine.text.gazetteers import read_list
 from espalier.engine.text.templates import (
     Template,
     check_columns,
-    expand_rows,
     learned_columns,
     list_files,
     parse,
     resolve,
 )
-from espalier.engine.text.values import values_of_rows
 from espalier.engine.weights.layout import make_layout, observation_kinds
 
-MOST_CELLS = 1 << 31  # of the table of observations, 8 GiB
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
+WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
+AUTO = "auto"  # rho1 that held-out sequences choose
+NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing")
+WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare")
+PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Estimator = TypeVar("Estimator", bound="CRF")
 
 
-def _says_when_compiling(method):
+def _says_when_compiling(method: Callable[Concatenate[Estimator, P], R]) -> Callable[Concatenate[Estimator, P], R]:
     """The first use on a machine compiles kernels: a line says so, as `verbose` will have it."""
 
     @wraps(method)
-    def call(self, *arguments, **options):
+    def call(self: Estimator, /, *arguments: P.args, **options: P.kwargs) -> R:
         with compiling.said(self.verbose):
             return method(self, *arguments, **options)
 
     return call
 
 
-class CRF:
-    """`verbose` says whether a line on stderr tells that kernels are compiled; None: in a terminal or notebook."""
+class Encoded(NamedTuple):
+    """Training data in numbers, and what the numbers stand for."""
+
+    data: Dataset
+    observations: list[str]
+    labels: list[str]
+    lines: list[str]  # the templates
+    lists: dict[str, list[str]]  # of names, that the templates speak of
+    streams: list[int]  # the template of each observation, where each makes one at every position; else empty
+
+
+class CRF(Conventions):
+    """A sequence labeller: a conditional random field, or another family of models with the same use.
+
+    Parameters
+    ----------
+    templates : list of str, str or None
+        Feature templates, `["U:%x[0,0]", "B"]`; tokens are rows of columns then. None: tokens are texts, lists of
+        attributes or dicts of them, where a number multiplies the weights of its attribute.
+    solver : str
+        How the objective is minimised: `auto`, `owlqn`, `pqn`, `lbfgs`, `sbcd`, …
+    rho1, rho2 : float
+        Strength of the L1 and the L2 penalty. `rho1="auto"` chooses both by a search along paths of `rho1`: a share
+        `dev_share` of the sequences, drawn by `seed` from those with all their labels, is held out to judge by (F1
+        where labels mark entities, else the error of tokens); then all of them are trained on with what was best.
+    pairs : {"seen", "all"}
+        Weights for pairs of observation and label that occur in the data, or for all of them.
+    start : bool
+        Whether the first label of a sequence has weights of its own.
+    max_iterations : int
+        Iterations at most.
+    tolerance : float
+        Stop when the last third of the iterations lowered the objective by less than this share of it.
+    min_count : int
+        Observations that occur less often have no weights.
+    sparse : {"auto", "dense", "sparse"}
+        Which recursions; `auto` takes what is cheaper.
+    verbose : bool or None
+        Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
+    family : {"crf", "memm", "hmm"}
+        What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model. An HMM
+        counts: it has `smoothing` and `rare`, but no solver and no penalty; its tokens are texts, or rows of columns
+        with templates.
+    dev_share : float
+        Share of the sequences that `rho1="auto"` is judged by.
+    seed : int
+        Of the held-out sequences and of the order of sequences in stochastic solvers.
+    smoothing : float
+        hmm: added to each count.
+    rare : int
+        hmm: observations seen so often or less tell how likely unknown ones are.
+
+    Attributes
+    ----------
+    classes_ : list of str
+        The labels.
+    model_ : Labeller
+        The trained model: its weights in words.
+    rho1_, rho2_ : float
+        The penalties that it was trained with, also where they were chosen; not of an HMM.
+    trace_ : list of dict
+        A record of each iteration; not of a loaded model.
+    stop_reason_ : str
+        Why training ended.
+
+    Examples
+    --------
+    >>> from espalier import CRF
+    >>> X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"]]
+    >>> y = [["D", "N", "V"], ["D", "N", "V"], ["N", "V"]]
+    >>> crf = CRF(rho1=0.01).fit(X, y)
+    >>> crf.predict([["a", "dog", "sleeps"]])
+    [['D', 'N', 'V']]
+    >>> crf.classes_
+    ['D', 'N', 'V']
+
+    Tokens with attributes:
+
+    >>> features = [[{"word": word, "last": word[-1]} for word in row] for row in X]
+    >>> CRF(rho1=0.01).fit(features, y).score(features, y)
+    1.0
+    """
+
+    model_: Labeller
 
     def __init__(
-        self, templates=None, solver="auto", rho1=0.5, rho2=0.001, pairs="seen", start=True, max_iterations=1000,
-        tolerance=4e-4, min_count=1, sparse="auto", verbose=None,
+        self, templates: Sequence[str] | str | None = None, solver: str = "auto", rho1: float | str = 0.5,
+        rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
+        tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
+        family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
-
-    def get_params(self, deep: bool = True) -> dict:
-        return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
-
-    def set_params(self, **params) -> "CRF":
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise EspalierError(f"unknown parameter {name!r}: known are {', '.join(known)}")
-            setattr(self, name, value)
-        return self
+        self.family, self.dev_share, self.seed = family, dev_share, seed
+        self.smoothing, self.rare = smoothing, rare
 
     @_says_when_compiling
-    def fit(self, X, y, sample_weight=None, token_weight=None, start_from=None) -> "CRF":
-        """Learn from sequences X and their labels y; a sequence of weight 2 counts as a duplicate.
+    def fit(
+        self, X: Inputs, y: Labels, sample_weight: Any = None, token_weight: Any = None,
+        start_from: CRF | Labeller | str | Path | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn from sequences and their labels.
 
-        `token_weight` has a number for each token, see `engine.losses.token_weights`. `start_from` is
-        a fitted CRF, a model or the path of one, whose weights the training starts from.
+        Parameters
+        ----------
+        X : list of sequences, or a table
+            Each sequence is a list of tokens. A table of pandas, Polars or Arrow has a row for each token, its
+            columns are `sequence`, `x0`, `x1`, …; or a row for each sequence with a list in the column `tokens`.
+        y : list of rows of labels
+            A label is a text, None where it is not known, or a set of texts where it is one of these. Of a table it
+            may be a column with a label in each row.
+        sample_weight : list of float, optional
+            A number for each sequence: one of weight 2 counts as a duplicate.
+        token_weight : list of lists of float, optional
+            A number for each token.
+        start_from : CRF, model or path, optional
+            A fitted labeller whose weights the training starts from.
+
+        Examples
+        --------
+        >>> from espalier import CRF
+        >>> CRF(rho1=0.1).fit([["a", "b"], ["b"]], [["X", "Y"], [None]], sample_weight=[2, 1])
+        CRF(rho1=0.1)
         """
-        sequences = _sequences(X)
-        labels = _labels(y, sequences)
-        templates, lists = self._resolved(sequences)
-        texts = [_observations(templates, rows, n) for n, rows in enumerate(sequences)]
-        counts: dict[str, int] = {}
-        for row in (row for rows in texts for row in rows):
-            for item in row:
-                text = item if isinstance(item, str) else item[0]
-                counts[text] = counts.get(text, 0) + 1
-        names = [text for text, count in counts.items() if count >= self.min_count]
-        classes = sorted({label for row in labels for value in row for label in _possible(value)})
-        check_label_count(len(classes))
-        _check_characters(names, classes, sequences, labels)
-        ids, label_sets = _codes(labels, classes)
-        data = _dataset(
-            texts, {text: i for i, text in enumerate(names)}, ids, sample_weight, label_sets,
-            _token_weights(token_weight, sequences),
-        )  # fmt: skip
-        layout = make_layout(self.pairs, data, len(classes), observation_kinds(names), self.start)
-        theta0 = None
+        self._check()
+        sequences = sequences_of(X)
+        labels = labels_of(y, sequences, is_table(X))
+        train = self._encoded(
+            sequences, labels, sequence_weights(sample_weight, sequences), token_weights(token_weight, sequences)
+        )
         if start_from is not None:
-            theta0 = warm_start.starting_point(_model_of(start_from), layout, names, classes)
-        result = minimise(
-            self.solver, ChainObjective(data, layout, self.sparse), ElasticNet(self.rho1, self.rho2), theta0,
-            self.max_iterations, self.tolerance,
-        )  # fmt: skip
-        info = {"solver": fitting(self.solver), "penalty": {"rho1": self.rho1, "rho2": self.rho2},
-                "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
-                "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
-        info |= {"lists": lists} if lists else {}
-        lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        self.model_ = CrfLabeller.compact(layout, result.theta, names, classes, lines, info)
-        self.trace_, self.stop_reason_ = result.trace, result.stop_reason
+            self._require("warm_start", "leave start_from out")
+        if len(train.data.labels) and train.data.labels.min() < 0:
+            self._require("partial", "leave sequences without labels out")
+        labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))  # the others teach nothing
+        train = train._replace(data=select(train.data, labelled))
+        self._trained(train, None if start_from is None else _model_of(start_from))
         return self
 
     @property
     def classes_(self) -> list[str]:
+        """The labels, in the order of the columns of `predict_marginals`."""
         return self._model().labels
 
     @_says_when_compiling
-    def predict(self, X, method: str = "viterbi", scheme: bool | str = False, allowed=None) -> list[list[str]]:
-        """The likeliest labelling of each sequence, or with method="posterior" the likeliest label of each position.
+    def predict(
+        self, X: Inputs, method: str = "viterbi", scheme: bool | str = False, allowed: Labels | None = None
+    ) -> list[list[str]]:
+        """The labels of each sequence.
 
-        `scheme` keeps to the transitions of the labels' scheme: True, or a name such as "iob1".
-        `allowed` says what is known beforehand, in the form of the labels y of `fit`.
+        Parameters
+        ----------
+        X : list of sequences, or a table
+            As in `fit`.
+        method : {"viterbi", "posterior"}
+            The likeliest labelling of each sequence, or the likeliest label of each position.
+        scheme : bool or str
+            Keep to the transitions of the labels' scheme: True, or a name such as "iob1".
+        allowed : list of rows of labels, optional
+            What is known beforehand, in the form of the labels of `fit`.
+
+        Examples
+        --------
+        >>> from espalier import CRF
+        >>> crf = CRF(rho1=0.01).fit([["a", "b"], ["b", "a"]], [["X", "Y"], ["Y", "X"]])
+        >>> crf.predict([["a", "a"]])
+        [['X', 'X']]
+        >>> crf.predict([["a", "a"]], allowed=[["Y", None]])
+        [['Y', 'X']]
         """
         if method not in DECODERS:
             raise EspalierError(f"method is {method!r}: expected one of {', '.join(DECODERS)}")
-        model, data = self._prepared(X, allowed)
-        ids = model.decoded(data, method, **self._restriction(scheme, allowed))
-        return _cut([model.labels[i] for i in ids], data.offsets)
+        return self._labelled(sequences_of(X), method, scheme, allowed)
 
     @_says_when_compiling
-    def predict_nbest(self, X, n: int, scheme: bool | str = False, allowed=None) -> list[list[tuple[float, list[str]]]]:
-        """Up to n likeliest labellings of each sequence, best first: pairs of log-probability and labels."""
-        model, data = self._prepared(X, allowed)
+    def predict_nbest(
+        self, X: Inputs, n: int, scheme: bool | str = False, allowed: Labels | None = None
+    ) -> list[list[tuple[float, list[str]]]]:
+        """Up to n likeliest labellings of each sequence, best first: pairs of log-probability and labels.
+
+        Parameters
+        ----------
+        X, scheme, allowed
+            As in `predict`.
+        n : int
+            How many labellings.
+
+        Examples
+        --------
+        >>> from espalier import CRF
+        >>> crf = CRF(rho1=0.01).fit([["a", "b"], ["b", "a"]], [["X", "Y"], ["Y", "X"]])
+        >>> [labels for log_probability, labels in crf.predict_nbest([["a"]], 2)[0]]
+        [['X'], ['Y']]
+        """
+        if not isinstance(n, Integral):
+            raise EspalierError(f"n is {quoted(n)}: expected a whole number of at least 1")
+        sequences = sequences_of(X)
+        model, data = self._prepared(sequences, allowed)
+        if not sequences:
+            return []
         best = model.nbest(data, n, **self._restriction(scheme, allowed))
         cuts = zip(data.offsets, data.offsets[1:], best.count, best.log_probabilities, strict=False)
         return [
@@ -153,69 +296,263 @@ class CRF:
         ]
 
     @_says_when_compiling
-    def predict_marginals(self, X, scheme: bool | str = False, allowed=None) -> list[np.ndarray]:
-        """p(label | sequence) at each position: one array [positions, labels] a sequence, in the order of classes_."""
-        model, data = self._prepared(X, allowed)
-        found = model.marginals(data, **self._restriction(scheme, allowed))
-        return _cut(found, data.offsets)
+    def predict_marginals(
+        self, X: Inputs, scheme: bool | str = False, allowed: Labels | None = None
+    ) -> list[npt.NDArray[np.float64]]:
+        """p(label | sequence) at each position: an array [positions, labels] for each sequence.
 
-    def score(self, X, y, sample_weight=None) -> float:
+        Parameters
+        ----------
+        X, scheme, allowed
+            As in `predict`; the columns are in the order of `classes_`.
+
+        Examples
+        --------
+        >>> from espalier import CRF
+        >>> crf = CRF(rho1=0.01).fit([["a", "b"], ["b", "a"]], [["X", "Y"], ["Y", "X"]])
+        >>> crf.predict_marginals([["a", "b", "b"]])[0].shape
+        (3, 2)
+        """
+        sequences = sequences_of(X)
+        model, data = self._prepared(sequences, allowed)
+        if not sequences:
+            return []
+        return _cut(model.marginals(data, **self._restriction(scheme, allowed)), data.offsets)
+
+    @_says_when_compiling
+    def score(self, X: Inputs, y: Labels, sample_weight: Any = None) -> float:
         """Share of positions with the right label, those of a sequence of weight w counted w times.
 
         A set of labels is met by any of them; positions without a known label do not count.
+
+        Examples
+        --------
+        >>> from espalier import CRF
+        >>> crf = CRF(rho1=0.01).fit([["a", "b"], ["b", "a"]], [["X", "Y"], ["Y", "X"]])
+        >>> crf.score([["a", "b"]], [["X", "X"]])
+        0.5
         """
-        labels = _labels(y, _sequences(X))
-        weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        if len(weights) != len(labels):
-            raise EspalierError(f"{len(weights)} weights for {len(labels)} sequences: expected one each")
+        sequences = sequences_of(X)
+        labels, weights = labels_of(y, sequences, is_table(X)), sequence_weights(sample_weight, sequences)
+        predictions = self._labelled(sequences)
         right = total = 0.0
-        for row, predicted, weight in zip(labels, self.predict(X), weights, strict=True):
-            hits = [label in _possible(value) for value, label in zip(row, predicted, strict=True) if value is not None]
+        weights = np.ones(len(labels)) if weights is None else weights
+        for row, predicted, weight in zip(labels, predictions, weights, strict=True):
+            hits = [label in possible(value) for value, label in zip(row, predicted, strict=True) if value is not None]
             right, total = right + weight * sum(hits), total + weight * len(hits)
         if not total > 0:
             raise EspalierError("no position with a known label has a weight: there is nothing to score")
         return float(right / total)
 
     def save(self, path: str | Path) -> None:
+        """Write the model to a file, with the parameters that it was fitted with.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from espalier import CRF
+        >>> crf = CRF(rho1=0.01).fit([["a", "b"]], [["X", "Y"]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     crf.save(f"{folder}/a.model")
+        ...     CRF.load(f"{folder}/a.model")
+        CRF(rho1=0.01)
+        """
         self._model().save(path)
 
     @classmethod
-    def load(cls, path: str | Path) -> "CRF":
-        """A fitted labeller from a model file."""
+    def load(cls, path: str | Path) -> Self:
+        """A fitted labeller from a model file, with the parameters that it was fitted with; see `save`.
+
+        A model of the pipeline has those parameters that both share.
+        """
         model = load_model(path)
-        made = cls(templates=None if ATTRIBUTES in model.templates else model.templates)
-        made.model_ = model
-        return made
+        loaded = cls(**_parameters_of(model, cls._defaults(), path))
+        loaded.model_ = model
+        loaded._tell(model.info)
+        return loaded
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _repr_html_(self) -> str:
+        return page_of(repr(self), getattr(self, "model_", None))
 
     def _model(self) -> Labeller:
         if not hasattr(self, "model_"):
-            raise EspalierError("this CRF has not been fitted: call fit or load first")
+            raise not_fitted("this CRF has not been fitted: call fit or load first")
         return self.model_
 
-    def _resolved(self, sequences: list[list]) -> tuple[list[Template], dict[str, list[str]]]:
+    def _require(self, ability: str, otherwise: str) -> None:
+        require(self.family, ability, otherwise, "family")
+
+    # Training ----------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
+        family_of(self.family)
+        if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
+            raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
+        for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
+            for name in names:
+                if not _is_number(getattr(self, name), kind):
+                    raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
+        if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
+            raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
+
+    def _encoded(
+        self, sequences: list[list[Any]], labels: list[list[Any]], weights: npt.NDArray[np.float64] | None,
+        weights_of_tokens: list[float] | None,
+    ) -> Encoded:  # fmt: skip
+        """The training data in numbers; observations and labels are those that occur in them."""
+        templates, lists = self._resolved(sequences)
+        texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
+        counts: dict[str, int] = {}
+        for row in (row for rows in texts for row in rows):
+            for item in row:
+                text = item if isinstance(item, str) else item[0]
+                counts[text] = counts.get(text, 0) + 1
+        names = [text for text, count in counts.items() if count >= self.min_count]
+        classes = sorted({label for row in labels for value in row for label in possible(value)})
+        check_label_count(len(classes))
+        check_characters(names, classes, sequences, labels)
+        ids, label_sets = codes(labels, classes)
+        data = dataset_of(
+            texts, {text: i for i, text in enumerate(names)}, ids, weights, label_sets, weights_of_tokens
+        )  # fmt: skip
+        if len(data.valued):
+            self._require("values", "leave values out")
+        streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
+        lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
+        return Encoded(data, names, classes, lines, lists, streams)
+
+    def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
+        """Set `model_` and `trace_`, and tell of it on the way."""
+        with fit_line(self.verbose, self.max_iterations) as line:
+            if self.family in OBJECTIVES:
+                self._by_gradient(train, earlier, line)
+            else:
+                self._by_counts(train)
+            self._tell(self.model_.info)
+            if self.verbose:
+                record = self.trace_[-1]
+                line.say(
+                    f"{self.stop_reason_.replace('_', ' ')} after {record['iteration']:,} iterations, "
+                    f"objective {record['objective']:,.6g}, {len(self.model_.theta):,} active weights of "
+                    f"{self.model_.info['features']:,}"
+                )
+
+    def _by_gradient(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
+        """Minimise the penalised loss of a chain of weights."""
+        penalty, theta0 = self._penalty(train, line), None
+        kinds = observation_kinds(train.observations)
+        layout = make_layout(self.pairs, train.data, len(train.labels), kinds, self.start)
+        if earlier is not None:
+            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels)
+        solver = fitting(self.solver)
+        own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
+        result = minimise(
+            solver, objective_of(self.family, train.data, layout, self.sparse), penalty, theta0,
+            self.max_iterations, self.tolerance, on_iteration=line, **own,
+        )  # fmt: skip
+        info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
+                "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
+                "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
+        self.model_ = family_of(self.family).labeller.compact(
+            layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
+        )
+        self.trace_ = result.trace
+
+    def _by_counts(self, train: Encoded) -> None:
+        """Relative counts."""
+        if self.rho1 == AUTO:
+            self._require("path", "rho1 to a number, which it does not use")
+        if len(train.data.token_weights):
+            raise EspalierError(f"{self.family} counts whole sequences: use sample_weight instead of token_weight")
+        if not self.smoothing:
+            raise EspalierError(f"smoothing is {self.smoothing}: expected a number above 0")
+        info = {"smoothing": float(self.smoothing), "rare": int(self.rare), "stop_reason": "counted", "iterations": 1}
+        self.model_ = hmm.fit(
+            train.data, train.observations, np.array(train.streams, np.int64), train.labels, train.lines,
+            info | self._described(train), self.smoothing, self.rare,
+        )  # fmt: skip
+        self.trace_ = [{"iteration": 1, "objective": self.model_.info["objective"], **self.model_.sizes()}]
+
+    def _penalty(self, train: Encoded, line: FitLine) -> ElasticNet:
+        """The penalty, chosen by held-out sequences where rho1 is auto."""
+        if self.rho1 != AUTO:
+            return ElasticNet(float(self.rho1), float(self.rho2))
+        self._require("path", "rho1 to a number")
+        rest, judged = held_out(train.data, self.dev_share, self.seed)
+        kinds = observation_kinds(train.observations)
+        layout = make_layout(self.pairs, rest, len(train.labels), kinds, self.start)
+        labeller = family_of(self.family).labeller
+        development = Development(
+            judged, [train.labels[i] for i in judged.labels], train.labels,
+            lambda theta: labeller(train.labels, [], [], layout, theta), measure_of(None, train.labels),
+        )  # fmt: skip
+        search = Search(
+            objective_of(self.family, rest, layout, self.sparse), development,
+            PathOptions(self.solver, float(self.rho2), self.max_iterations, self.tolerance),
+            float(np.sum(rest.weights * np.diff(rest.offsets))),
+            lambda point, theta: line.show(f"search: rho1 {point['rho1']:.3g}, {point['active']:,} active weights"),
+        )  # fmt: skip
+        best = search.run()
+        return ElasticNet(float(best["rho1"]), float(best["rho2"]))
+
+    def _described(self, train: Encoded) -> dict[str, Any]:
+        """What the model file says of all families: the lists of the templates, the parameters."""
+        kept = {name: _kept(value) for name, value in self.get_params().items()}
+        return ({"lists": train.lists} if train.lists else {}) | {PARAMETERS: kept}
+
+    def _tell(self, info: dict[str, Any]) -> None:
+        """The attributes that the info of a model has, too."""
+        for name in ("rho1_", "rho2_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        penalty = info.get("penalty")
+        if isinstance(penalty, dict):
+            self.rho1_, self.rho2_ = penalty.get("rho1"), penalty.get("rho2")
+        self.stop_reason_ = str(info.get("stop_reason"))
+
+    def _resolved(self, sequences: list[list[Any]]) -> tuple[list[Template], dict[str, list[str]]]:
         """The templates, with what the training data decide, and the lists that they name, read from the files."""
-        if self.templates is None:
+        if self.templates is None and self.family in OBJECTIVES:
             return [], {}
-        lines = self.templates.split("\n") if isinstance(self.templates, str) else list(self.templates)
+        asked = WORDS if self.templates is None else self.templates
+        lines = asked.split("\n") if isinstance(asked, str) else list(asked)
         lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
         templates = parse(lines, "templates", lists)
-        rows = [row for rows in sequences for row in _rows(rows)]
+        rows = [row for rows in sequences for row in rows_of(rows)]
         if rows:
             check_columns(templates, min(len(row) for row in rows))
+        if self.templates is None and any(len(row) > 1 for row in rows):
+            raise EspalierError(f"{self.family} without templates takes tokens that are texts: columns need templates")
         tallies = {}
         for column in learned_columns(templates):
             counted = Counter(row[column] for row in rows)
             tallies[column] = list(counted), np.array(list(counted.values()))
         return resolve(templates, tallies), lists
 
-    def _prepared(self, X, allowed=None) -> tuple[Labeller, Dataset]:
-        model, sequences = self._model(), _sequences(X)
-        templates = [] if ATTRIBUTES in model.templates else model.parsed
-        texts = [_observations(templates, rows, n) for n, rows in enumerate(sequences)]
-        ids, label_sets = (None, None) if allowed is None else _codes(_labels(allowed, sequences), model.labels)
-        return model, _dataset(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+    # Labelling ---------------------------------------------------------------------------------------
 
-    def _restriction(self, scheme: bool | str, allowed) -> dict:
+    def _labelled(
+        self, sequences: list[list[Any]], method: str = "viterbi", scheme: bool | str = False,
+        allowed: Labels | None = None,
+    ) -> list[list[str]]:  # fmt: skip
+        model, data = self._prepared(sequences, allowed)
+        if not sequences:
+            return []
+        ids = model.decoded(data, method, **self._restriction(scheme, allowed))
+        return _cut([model.labels[i] for i in ids], data.offsets)
+
+    def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
+        model = self._model()
+        templates = [] if ATTRIBUTES in model.templates else model.parsed
+        texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
+        known = None if allowed is None else labels_of(allowed, sequences)
+        ids, label_sets = (None, None) if known is None else codes(known, model.labels)
+        return model, dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+
+    def _restriction(self, scheme: bool | str, allowed: Labels | None) -> dict[str, Any]:
         transitions = transitions_of(self.classes_, scheme) if scheme else None
         return {"allowed": None if allowed is None else "labels", "transitions": transitions}
 
@@ -225,196 +562,58 @@ def load(path: str | Path) -> CRF:
     return CRF.load(path)
 
 
-def _model_of(source) -> Labeller:
-    if isinstance(source, CRF):
-        return source._model()
-    return source if isinstance(source, Labeller) else load_model(source)
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and bool(value >= 0)  # type: ignore[operator]
 
 
-def _rows(tokens: list) -> list[tuple[str, ...]]:
-    """Tokens as rows of columns."""
-    return [(token,) if isinstance(token, str) else tuple(map(str, token)) for token in tokens]
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple | np.ndarray) and all(isinstance(text, str) for text in value)
 
 
-def _observations(templates: list[Template], tokens: list, n: int) -> list[list]:
-    """The observations at each position of a sequence: texts, or pairs of a text and its value."""
-    if not templates:
-        found = []
-        for t, token in enumerate(tokens):
-            try:
-                found.append(["B", "U", *(_observed(item) for item in _attributes(token))])
-            except EspalierError as error:
-                raise EspalierError(f"token {t} of sequence {n}: {error}") from None
-        return found
-    rows = _rows(tokens)
-    check_columns(templates, min((len(row) for row in rows), default=0))
-    texts = expand_rows(templates, rows)
-    if not any(template.value for template in templates):
-        return texts
-    values = values_of_rows(templates, rows, f"sequence {n}")
-    return [
-        [text if value is None else (text, value) for text, value in zip(*both, strict=True) if value == value]
-        for both in zip(texts, values, strict=True)
-    ]  # fmt: skip
-
-
-def _observed(item: str | tuple[str, float]) -> str | tuple[str, float]:
-    return f"U:{item}" if isinstance(item, str) else (f"U:{item[0]}", item[1])
-
-
-def _attributes(token) -> list[str | tuple[str, float]]:
-    """The attributes of a token: texts, or pairs of a name and a value."""
-    if isinstance(token, str):
-        return [token]
-    if isinstance(token, dict):
-        pairs = ((name, _scalar(name, value)) for name, value in token.items())
-        return [
-            str(name) if value is True else (str(name), value) if isinstance(value, float) else f"{name}={value}"
-            for name, value in pairs
-            if value is not None and value is not False
-        ]
-    return [str(_scalar("an attribute", text)) for text in token]
-
-
-def _scalar(name, value) -> str | float | bool | None:
-    """A text, truth value or None as it is, a number as a float; anything else is refused."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, int | float):
-        number = float(value) if abs(value) < sys.float_info.max else math.inf
-        if not math.isfinite(number):
-            raise EspalierError(f"{quoted(str(name))} is {value}: expected a finite number")
-        return number
-    raise EspalierError(
-        f"{quoted(str(name))} is of the type {type(value).__name__}: expected a text, a number, True, False or None; "
-        "write each entry of a list or table as an attribute of its own"
-    )
-
-
-def _sequences(X) -> list[list]:
-    """Lists of tokens; a table becomes rows of its input columns."""
-    if hasattr(X, "to_arrow"):
-        X = X.to_arrow()
-    if not hasattr(X, "column_names"):
-        sequences = [list(rows) for rows in X]
-    else:
-        columns = [name for name in X.column_names if name not in ("sequence", "label")]
-        if "sequence" not in X.column_names or not columns:
-            raise EspalierError(f"the table has the columns {X.column_names}: expected sequence, x0, x1, …")
-        rows = list(zip(*(X.column(name).to_pylist() for name in columns), strict=True))
-        sequence = X.column("sequence").to_numpy()
-        cuts = np.append(np.flatnonzero(np.diff(sequence, prepend=sequence[:1] - 1)), len(rows))
-        sequences = [rows[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
-    for n, rows in enumerate(sequences):
-        if not rows:
-            raise EspalierError(f"sequence {n} has no token: leave empty sequences out")
-    return sequences
-
-
-def _labels(y, sequences: list[list]) -> list[list[str]]:
-    labels = [list(row) for row in y]
-    if len(labels) != len(sequences):
-        raise EspalierError(f"{len(labels)} rows of labels for {len(sequences)} sequences: expected one each")
-    for n, (row, rows) in enumerate(zip(labels, sequences, strict=True)):
-        if len(row) != len(rows):
-            raise EspalierError(f"sequence {n} has {len(rows)} tokens and {len(row)} labels: expected one each")
-    return labels
-
-
-def _possible(value) -> frozenset:
-    """The labels that an entry of y stands for; none for None."""
-    if value is None:
-        return frozenset()
-    return frozenset(value) if isinstance(value, set | frozenset | list | tuple) else frozenset([value])
-
-
-def _codes(labels: list[list], classes: list[str]) -> tuple[list[int], np.ndarray]:
-    """The labels of a data set, and its label sets where there are any."""
-    code, sets, ids = {label: i for i, label in enumerate(classes)}, {}, []
-    for n, row in enumerate(labels):
-        for t, value in enumerate(row):
-            possible = _possible(value)
-            unknown = [label for label in possible if label not in code]
-            if unknown:
-                raise EspalierError(
-                    f"label {quoted(unknown[0])} of sequence {n} is not known: expected one of {brief(classes)}"
-                )
-            if value is None:
-                ids.append(UNKNOWN)
-            elif len(possible) == 1:
-                ids.append(code[next(iter(possible))])
-            elif possible:
-                ids.append(FIRST_SET - sets.setdefault(possible, len(sets)))
-            else:
-                raise EspalierError(f"token {t} of sequence {n} has an empty set of labels: expected None if unknown")
-    table = np.array([[label in members for label in classes] for members in sets], bool)
-    return ids, table.reshape(len(sets), len(classes))
-
-
-def _check_characters(names: list[str], classes: list[str], sequences: list[list], labels: list[list]) -> None:
-    """Refuse texts with half a character in them, which no file could hold."""
-    if _is_whole(names) and _is_whole(classes):
-        return
-    for n, (tokens, row) in enumerate(zip(sequences, labels, strict=True)):
-        for t, (token, value) in enumerate(zip(tokens, row, strict=True)):
-            names = [item if isinstance(item, str) else item[0] for item in _attributes(token)]
-            for what, texts in (("token", names), ("label", _possible(value))):
-                if not _is_whole(texts):
-                    raise EspalierError(
-                        f"the {what} {quoted(next(iter(texts)))} at position {t} of sequence {n} holds half a "
-                        "character (a lone surrogate): expected whole pairs"
-                    )
-    raise EspalierError("a template holds half a character (a lone surrogate): expected whole pairs")
-
-
-def _is_whole(texts: Iterable) -> bool:
-    try:
-        "".join(map(str, texts)).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _token_weights(weights, sequences: list[list]) -> list[float] | None:
-    if weights is None:
-        return None
-    rows = [list(row) for row in weights]
-    for n, (row, tokens) in enumerate(zip(rows, sequences, strict=False)):
-        if len(row) != len(tokens):
-            raise EspalierError(f"sequence {n} has {len(tokens)} tokens and {len(row)} weights: expected one each")
-    if len(rows) != len(sequences):
-        raise EspalierError(f"{len(rows)} rows of token weights for {len(sequences)} sequences: expected one each")
-    return [weight for row in rows for weight in row]
-
-
-def _dataset(texts: list, ids: dict[str, int], labels, weights, label_sets=None, token_weights=None) -> Dataset:
-    """Flat arrays; positions with fewer observations than others are filled up with -1."""
-    rows = [row for sequence in texts for row in sequence]
-    plain = [[ids.get(item, -1) for item in row if isinstance(item, str)] for row in rows]
-    pairs = [[item for item in row if not isinstance(item, str)] for row in rows]
-    valued = values = None
-    if any(pairs):
-        valued = _filled([[ids.get(text, -1) for text, _ in row] for row in pairs], -1, np.int32)
-        values = _filled([[value for _, value in row] for row in pairs], 0.0, np.float64)
-    offsets = np.cumsum([0, *(len(sequence) for sequence in texts)])
-    observations = _filled(plain, -1, np.int32)
-    return make_dataset(observations, labels, offsets, weights, label_sets, token_weights, valued, values)
-
-
-def _filled(rows: list[list], empty, kind) -> np.ndarray:
-    """Rows of different lengths as one table."""
-    width = max((len(row) for row in rows), default=1)
-    if len(rows) * width > MOST_CELLS:
+def _model_of(source: CRF | Labeller | str | Path) -> Labeller:
+    """The model to start from, whose numbers must be weights."""
+    model = source._model() if isinstance(source, CRF) else source
+    if not isinstance(model, Labeller | str | Path):
+        raise EspalierError(f"start_from is {brief(model)}: expected a fitted CRF, a model or the path of one")
+    model = model if isinstance(model, Labeller) else load_model(model)
+    if "warm_start" not in model.can:
         raise EspalierError(
-            f"a token has {width:,} attributes and there are {len(rows):,} tokens, which makes a table of "
-            f"{len(rows) * width:,} cells: expected at most {MOST_CELLS:,}; give fewer attributes, or fewer tokens"
+            f"start_from is a model of the family {model.family}, whose numbers are no weights: expected a crf or memm"
         )
-    out = np.full((len(rows), width), empty, kind)
-    for t, row in enumerate(rows):
-        out[t, : len(row)] = row
-    return out
+    return model
 
 
-def _cut(values, offsets: np.ndarray) -> list:
+def _kept(value: Any) -> Any:
+    """A parameter as a model file holds it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> dict[str, Any]:
+    """The parameters that a model was fitted with, as far as its file tells them."""
+    info = model.info
+    kept = info.get(PARAMETERS)
+    if kept is None:
+        penalty = info.get("penalty")
+        shared = {name: info[name] for name in ("solver", "pairs", "start", "smoothing", "rare") if name in info}
+        templates = None if ATTRIBUTES in model.templates else list(model.templates)
+        kept = {"family": model.family, "templates": templates} | shared
+        kept |= penalty if isinstance(penalty, dict) else {}
+    if not isinstance(kept, dict):
+        raise EspalierError(f"{path}: its parameters are {brief(kept)}, expected a table; train it again")
+    return {name: value for name, value in kept.items() if name in known}
+
+
+def _streams(templates: list[Template], texts: list[list[list[str]]], names: list[str]) -> list[int]:
+    """The template of each observation; each template must make one observation at every position."""
+    if any(len(row) != len(templates) for rows in texts for row in rows):
+        raise EspalierError(
+            "a template makes several observations at a position, a hidden Markov model emits one of each: leave out %g"
+        )
+    of = {text: k for rows in texts for row in rows for k, text in enumerate(row)}
+    return [of[name] for name in names]
+
+
+def _cut(values: Any, offsets: npt.NDArray[np.int64]) -> list[Any]:
     return [values[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
@@ -78,6 +78,10 @@ class Model:
             raise EspalierError(f"{where}: a weight is there twice, expected each once")
         names = [observations[i] for i in used]
         return cls(list(labels), list(templates), names, layout, weight[order].copy(), dict(info))
+
+    def __getstate__(self) -> dict:
+        """What a copy or another process gets: the fields; what is made when first asked for is made there again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def lists(self) -> dict[str, list[str]]:

@@ -10,6 +10,19 @@ order. Importing this package loads none of them; the names below arrive when th
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from espalier.engine.errors import EspalierError as EspalierError
+    from espalier.engine.estimator import CRF as CRF
+    from espalier.engine.estimator import load as load
+    from espalier.engine.families.logistic import fit_logistic as fit_logistic
+    from espalier.engine.families.naive_bayes import fit_naive_bayes as fit_naive_bayes
+    from espalier.engine.model import Model as Model
+    from espalier.engine.optimise.penalty import ElasticNet as ElasticNet
+    from espalier.engine.optimise.solvers import minimise as minimise
+    from espalier.engine.optimise.virtual_weights import minimise_virtual as minimise_virtual
+    from espalier.engine.semisup.mixture import fit_mixture as fit_mixture
 
 _WHERE = {
     "CRF": "espalier.engine.estimator",
@@ -27,7 +40,7 @@ _WHERE = {
 __all__ = sorted(_WHERE)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'espalier' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_WHERE[name]), name)

@@ -63,18 +63,21 @@ FAMILIES = {
 
 def family(name: str) -> Family:
     """The family of that name."""
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise EspalierError(f"family {quoted(str(name))} is not known: choose one of {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
 
-def require(name: str, ability: str, otherwise: str = "") -> None:
-    """Refuse, in one sentence, what a family cannot do; it names those that can, and what else would help."""
+def require(name: str, ability: str, otherwise: str = "", setting: str = "model.family") -> None:
+    """Refuse, in one sentence, what a family cannot do; it names those that can, and what else would help.
+
+    `setting` is what the user chose the family by.
+    """
     if ability not in family(name).can:
         able = ", ".join(other for other, one in FAMILIES.items() if ability in one.can)
         choice = f"one of {able}" if "," in able else able
         other = f", or {otherwise}" if otherwise else ""
-        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set model.family to {choice}{other}")
+        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set {setting} to {choice}{other}")
 
 
 def load(path: str | Path) -> "Labeller":

@@ -147,8 +147,12 @@ class ChainObjective:
         return active_weights(self.layout, theta)
 
     def sample(self, share: float = 1.0) -> "Sample | None":
-        """Sequences to begin with: all of these, which are `share` of the data; None where it has terms or nothing."""
-        return Sample(self, share) if len(self.dataset.weights) and not self.terms else None
+        """Sequences to begin with: all of these, which are `share` of the data.
+
+        None where it has terms or nothing, or a sequence without labels, which has a part in neither.
+        """
+        labelled = len(self.dataset.weights) and self.dataset.labels.min() >= 0
+        return Sample(self, share) if labelled and not self.terms else None
 
     def bytes_taken(self, extent: Extent) -> dict[str, int]:
         """What an objective over so much data would take at its peak, if they are like these."""

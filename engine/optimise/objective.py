@@ -37,7 +37,10 @@ class Objective(Protocol):
     """A loss over `size` weights. Beyond these two attributes it has those of the `CAPABILITIES` that it offers."""
 
     size: int
-    offers: frozenset[str]
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Names of the `CAPABILITIES` that it has."""
 
     def value_and_gradient(self, theta: "np.ndarray") -> "tuple[float, np.ndarray]":
         """The loss and its gradient at theta; every objective offers it."""

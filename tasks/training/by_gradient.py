@@ -23,7 +23,7 @@ from espalier.tasks.training.plan import of_gradients
 from espalier.tasks.training.watcher import Watcher
 
 if TYPE_CHECKING:
-    from espalier.tasks.training.rho1_path import Development
+    from espalier.engine.penalty_search import Development
 
 plan = of_gradients
 STARTS = [name for name, one in FAMILIES.items() if "warm_start" in one.can]  # whose weights are a start for others

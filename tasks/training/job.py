@@ -12,9 +12,10 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
-from espalier.engine.families.memm import MemmObjective
+from espalier.engine.families.objectives import objective_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
+from espalier.engine.penalty_search import PathOptions
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.engine.weights.layout import KINDS, Layout
 from espalier.tasks import store
@@ -54,6 +55,11 @@ class Options:
     def of(cls, params: Params) -> "Options":
         sections = params.of_family, params.train, params.compute
         return cls(params.model.family, **{name: value for one in sections for name, value in vars(one).items()})
+
+    @property
+    def of_path(self) -> PathOptions:
+        """What of it the points of a path are solved with."""
+        return PathOptions(self.solver, self.rho2, self.max_iterations, self.tolerance)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class Job:
 
     def objective(self, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
         """The objective of its family over data in this process."""
-        return MemmObjective(dataset, layout) if self.family == "memm" else ChainObjective(dataset, layout, sparse)
+        return objective_of(self.family, dataset, layout, sparse)
 
     def shards(self, split: str = "train") -> store.Shards:
         return store.Shards(self.root, split, self.manifest)

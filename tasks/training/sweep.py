@@ -12,6 +12,7 @@ import numpy as np
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
+from espalier.engine.penalty_search import POINTS, along, choose, train_error, values_of
 from espalier.engine.runtime import threads
 from espalier.engine.weights.layout import make_layout
 from espalier.tasks import store
@@ -21,16 +22,7 @@ from espalier.tasks.progress import Progress
 from espalier.tasks.training import plan
 from espalier.tasks.training.by_gradient import models_of
 from espalier.tasks.training.job import Job, Options
-from espalier.tasks.training.rho1_path import (
-    POINTS,
-    along,
-    choose,
-    development_of,
-    figures_of,
-    note,
-    train_error,
-    values_of,
-)
+from espalier.tasks.training.rho1_path import development_of, figures_of, note
 
 SWEEP = "reports/sweep.json"
 
@@ -71,7 +63,7 @@ def follow(
 
     values = values_of(objective, points, largest, smallest)
     tokens = float(np.sum(train.weights * np.diff(train.offsets)))
-    return development.measure, along(objective, values, development, options, tokens, on_point)[1]
+    return development.measure, along(objective, values, development, options.of_path, tokens, on_point)[1]
 
 
 def main(

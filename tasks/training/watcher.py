@@ -16,7 +16,7 @@ from espalier.tasks.progress import Progress
 from espalier.tasks.training.job import Options
 
 if TYPE_CHECKING:
-    from espalier.tasks.training.rho1_path import Development
+    from espalier.engine.penalty_search import Development
 
 BEST = "best_on_dev"  # vector of a checkpoint: the best model on the development data so far
 

@@ -24,7 +24,7 @@ def compile_one():
 def compiling_fit(monkeypatch):
     """Training that meets a kernel which is not in the cache."""
     minimise = estimator.minimise
-    monkeypatch.setattr(estimator, "minimise", lambda *arguments: (compile_one(), minimise(*arguments))[1])
+    monkeypatch.setattr(estimator, "minimise", lambda *a, **b: (compile_one(), minimise(*a, **b))[1])
 
 
 def fitted(**options):
@@ -105,7 +105,8 @@ def test_the_end_of_a_kernel_that_nobody_heard_begin():
 def test_fit_says_it_when_asked(compiling_fit, capsys):
     fitted(verbose=True)
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("espalier: compiling kernels for this machine, once: ") and err.count("\n") == 1
+    assert out == "" and err.count("espalier: compiling kernels for this machine, once: ") == 1
+    assert err.count("\n") == 2, "the other line tells of the training"
 
 
 @pytest.mark.parametrize("verbose", [None, False])
@@ -135,4 +136,4 @@ def test_in_a_terminal_it_can_be_switched_off(compiling_fit, monkeypatch):
 def test_it_is_said_once_where_somebody_listens(compiling_fit, capsys):
     with compiling.hears(lambda state: None) as state:
         fitted(verbose=True)
-    assert state.kernels >= 1 and capsys.readouterr().err == ""
+    assert state.kernels >= 1 and "compiling" not in capsys.readouterr().err

@@ -5,8 +5,15 @@ import polars as pl
 import pytest
 
 from espalier import CRF
-from espalier.engine import estimator
+from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import hmm
+from espalier.engine.families.memm import MemmObjective
+from espalier.engine.interface import observations
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solvers import minimise
+from espalier.engine.penalty_search import held_out
+from espalier.engine.weights.layout import make_layout, observation_kinds
 
 X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"], ["the", "cat", "barks"]]
 Y = [["D", "N", "V"], ["D", "N", "V"], ["N", "V"], ["D", "N", "V"]]
@@ -135,6 +142,13 @@ def test_partial_labels_train():
     assert np.array_equal(single.model_.theta, CRF(TEMPLATES, rho1=0.01).fit(X, Y).model_.theta)
 
 
+@pytest.mark.parametrize("solver", ["auto", "sgd", "sbcd", "lbfgs"])
+def test_a_sequence_without_any_label_teaches_nothing(solver):
+    options = {"solver": solver, "rho1": 0.0 if solver == "lbfgs" else 0.1, "max_iterations": 20}
+    with_it = CRF(**options).fit([*X, ["a", "cow"]], [*Y, [None, None]], sample_weight=[1, 1, 2, 1, 5])
+    assert np.array_equal(with_it.model_.theta, CRF(**options).fit(X, Y, sample_weight=[1, 1, 2, 1]).model_.theta)
+
+
 def test_a_token_of_weight_zero_is_not_learned():
     """The second token of the first sequence has a wrong label; its weight decides whether that matters."""
     wrong = [["D", "V", "V"], *Y[1:]]
@@ -182,6 +196,7 @@ def test_a_warm_start_reaches_the_same_optimum_in_fewer_iterations(tmp_path):
         (lambda: CRF().fit(X, Y).predict(X, method="best"), "method is 'best': expected one of viterbi, posterior"),
         (lambda: CRF().fit(X, Y).predict(X, scheme=True), "label 'D' is not one of iob2"),
         (lambda: CRF().fit(X, Y).predict(X[:1], allowed=[["Q", None, None]]), "label 'Q' of sequence 0 is not known"),
+        (lambda: CRF().fit(X, Y).predict_nbest(X, "2"), "n is '2': expected a whole number of at least 1"),
         (lambda: CRF().fit(X, Y).score(X, Y, [1]), "1 weights for 4 sequences"),
         (lambda: CRF().fit(X, Y).score(X, Y, [0] * 4), "there is nothing to score"),
     ],
@@ -311,7 +326,7 @@ def test_a_token_of_a_million_names():
 
 
 def test_a_table_that_is_too_large_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr(estimator, "MOST_CELLS", 10)
+    monkeypatch.setattr(observations, "MOST_CELLS", 10)
     with pytest.raises(EspalierError, match="a token has 7 attributes and there are 2 tokens, .* at most 10"):
         CRF().fit([[{"a": "b"}, dict.fromkeys("abcde", "x")]], [["A", "B"]])
 
@@ -323,3 +338,195 @@ def test_templates_with_values_in_python():
     assert labeller.score(rows, y) > 0.97
     with pytest.raises(EspalierError, match="column 1 holds 'abc' at position 1 of sequence 0, where a template looks"):
         labeller.predict([[("x", "_"), ("x", "abc")]])
+
+
+# Parameters that come back ------------------------------------------------------------------------
+
+OTHERS = {
+    "templates": TEMPLATES, "solver": "owlqn", "rho1": np.float64(0.2), "rho2": 0.5, "pairs": "all", "start": False,
+    "max_iterations": np.int64(7), "tolerance": 0.01, "min_count": 2, "sparse": "dense", "verbose": False,
+    "family": "memm", "dev_share": 0.3, "seed": 5, "smoothing": 0.25, "rare": 2,
+}  # fmt: skip
+
+
+def test_the_parameters_of_a_fit_come_back_from_its_file(tmp_path):
+    crf = CRF(**OTHERS).fit(X, Y)
+    assert set(OTHERS) == set(crf.get_params()), "a parameter without a value here"
+    crf.save(tmp_path / "a.model")
+    loaded = CRF.load(tmp_path / "a.model")
+    assert loaded.get_params() == crf.get_params() == OTHERS
+    assert type(loaded.max_iterations) is int
+    assert (loaded.rho1_, loaded.rho2_, loaded.stop_reason_) == (0.2, 0.5, crf.stop_reason_)
+    assert np.array_equal(loaded.fit(X, Y).model_.theta, crf.model_.theta), "and can be fitted again"
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "hmm"}, {"rho1": "auto", "dev_share": 0.3}, {"templates": "U\nB"}])
+def test_defaults_come_back_as_well(tmp_path, options):
+    crf = CRF(**options).fit(X, Y)
+    crf.save(tmp_path / "a.model")
+    assert CRF.load(tmp_path / "a.model").get_params() == crf.get_params()
+
+
+def test_a_model_without_parameters_tells_what_it_has(tmp_path):
+    """As the pipeline writes them."""
+    crf = CRF(TEMPLATES, rho1=0.25, pairs="all", solver="owlqn", max_iterations=5).fit(X, Y)
+    del crf.model_.info["estimator"]
+    crf.save(tmp_path / "a.model")
+    loaded = CRF.load(tmp_path / "a.model")
+    assert repr(loaded) == f"CRF(templates={TEMPLATES!r}, solver='owlqn', rho1=0.25, pairs='all')"
+    assert loaded.predict(X) == crf.predict(X)
+
+
+@pytest.mark.parametrize("told", [7, "x", [["rho1", 3]]])
+def test_parameters_that_are_no_table_are_refused(tmp_path, told):
+    crf = CRF(max_iterations=2).fit(X, Y)
+    crf.model_.info["estimator"] = told
+    crf.save(tmp_path / "a.model")
+    with pytest.raises(EspalierError, match="a.model: its parameters are .*, expected a table"):
+        CRF.load(tmp_path / "a.model")
+
+
+def test_parameters_of_another_version_are_left_out(tmp_path):
+    crf = CRF(max_iterations=2).fit(X, Y)
+    crf.model_.info["estimator"]["gamma"] = 7
+    crf.model_.info["penalty"] = "none"
+    crf.save(tmp_path / "a.model")
+    assert repr(CRF.load(tmp_path / "a.model")) == "CRF(max_iterations=2)"
+
+
+# Families -----------------------------------------------------------------------------------------
+
+
+def as_data(names, classes):
+    """X and Y in numbers, one observation at each position."""
+    words = [word for row in X for word in row]
+    labels = [classes.index(label) for row in Y for label in row]
+    return make_dataset(
+        [[names.index("B"), names.index(f"U:{word}")] for word in words], labels, np.cumsum([0, *map(len, X)])
+    )
+
+
+def test_a_memm_minimises_its_own_loss():
+    crf = CRF(["U:%x[0,0]", "B"], family="memm", solver="lbfgs", rho1=0.0, rho2=0.1).fit(X, Y)
+    names = ["B", *dict.fromkeys(f"U:{word}" for row in X for word in row)]
+    data = as_data(names, crf.classes_)
+    layout = make_layout("seen", data, 3, observation_kinds(names), True)
+    found = minimise("lbfgs", MemmObjective(data, layout), ElasticNet(0.0, 0.1), None, 1000, 4e-4)
+    assert crf.model_.family == "memm" and crf.model_.info["objective"] == pytest.approx(found.objective, rel=1e-9)
+    assert crf.predict(X) == Y
+    chain = CRF(["U:%x[0,0]", "B"], solver="lbfgs", rho1=0.0, rho2=0.1).fit(X, Y)
+    assert chain.model_.info["objective"] != pytest.approx(found.objective, rel=1e-3)
+
+
+def test_an_hmm_counts():
+    crf = CRF(family="hmm", smoothing=1e-3).fit(X, Y)
+    names = ["U:" + word for word in dict.fromkeys(word for row in X for word in row)] + ["B"]
+    data = as_data(names, crf.classes_)
+    data = data._replace(observations=np.ascontiguousarray(data.observations[:, ::-1]))
+    streams = np.array([0] * (len(names) - 1) + [1])
+    found = hmm.fit(data, names, streams, crf.classes_, ["U:%x[0,0]", "B"], {}, 1e-3, 1)
+    assert crf.stop_reason_ == "counted" and crf.model_.info["objective"] == pytest.approx(found.info["objective"])
+    assert crf.predict(X) == Y and crf.predict([["the", "cow", "barks"]]) == [["D", "N", "V"]]
+    assert not hasattr(crf, "rho1_") and not hasattr(CRF().fit(X, Y).set_params(family="hmm").fit(X, Y), "rho1_")
+    same = CRF(["U:%x[0,0]", "B"], family="hmm", smoothing=1e-3).fit(X, Y)
+    assert np.array_equal(same.model_.theta, crf.model_.theta)
+
+
+PARTIAL = [[None, "N", "V"], *Y[1:]]
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "message"),
+    [
+        ({"family": "svm"}, {}, "family 'svm' is not known: choose one of crf, memm, hmm"),
+        ({"family": ["crf"]}, {}, r"family \"\['crf'\]\" is not known"),
+        ({"family": "memm"}, {"y": PARTIAL}, "memm cannot learn from partial labels: set family to crf, or leave"),
+        ({"family": "hmm"}, {"y": PARTIAL}, "hmm cannot learn from partial labels: set family to crf"),
+        ({"family": "hmm"}, {"start_from": "a"}, "hmm cannot start from an earlier model: set family to one of crf"),
+        ({"family": "hmm", "rho1": "auto"}, {}, "hmm cannot follow a path of penalties: set family to one of"),
+        ({"family": "hmm"}, {"token_weight": [[1] * len(row) for row in X]}, "use sample_weight instead of"),
+        ({"family": "hmm", "smoothing": 0}, {}, "smoothing is 0: expected a number above 0"),
+        ({"family": "hmm"}, {"X": [[{"word": w} for w in row] for row in X]}, "templates take texts and rows"),
+        ({"family": "hmm"}, {"X": [[(w, "x") for w in row] for row in X]}, "columns need templates"),
+        ({"family": "hmm", "templates": ["U:%g[0,0,2]"]}, {}, "several observations at a position"),
+        ({"rho1": "big"}, {}, "rho1 is 'big': expected a number of at least 0, or 'auto'"),
+        ({"rho1": -1}, {}, "rho1 is -1: expected a number of at least 0, or 'auto'"),
+        ({"rho1": None}, {}, "rho1 is None: expected a number"),
+        ({"rho1": float("inf")}, {}, "rho1 is inf: expected a finite number"),
+        ({"rho2": "a"}, {}, "rho2 is 'a': expected a number of at least 0"),
+        ({"tolerance": float("nan")}, {}, "tolerance is nan: expected a number of at least 0"),
+        ({"max_iterations": 2.5}, {}, "max_iterations is 2.5: expected a whole number of at least 0"),
+        ({"min_count": "2"}, {}, "min_count is '2': expected a whole number"),
+        ({"seed": None}, {}, "seed is None: expected a whole number"),
+        ({"templates": 5}, {}, "templates is 5: expected a list of lines, a text or None"),
+        ({"templates": ["U", 1]}, {}, r"templates is \['U', 1\]: expected a list of lines"),
+        ({}, {"start_from": 5}, "start_from is 5: expected a fitted CRF, a model or the path of one"),
+        ({}, {"token_weight": 3}, "token_weight is 3: expected a row of numbers for each sequence"),
+        ({}, {"token_weight": [["a"] * len(row) for row in X]}, "token_weight: could not convert .*; expected a row"),
+        ({"solver": "magic"}, {}, "solver 'magic' is not known"),
+    ],
+)
+def test_what_a_family_cannot_do_is_refused(options, call, message):
+    with pytest.raises(EspalierError, match=message):
+        CRF(**options).fit(**{"X": X, "y": Y} | call)
+
+
+def test_an_hmm_is_no_start_for_others():
+    with pytest.raises(EspalierError, match="start_from is a model of the family hmm, whose numbers are no weights"):
+        CRF().fit(X, Y, start_from=CRF(family="hmm").fit(X, Y))
+
+
+# rho1 that held-out sequences choose --------------------------------------------------------------
+
+
+def drawn(count, seed=0):
+    """Sequences of a small language with some noise in the labels."""
+    random = np.random.default_rng(seed)
+    words = [[f"w{i}" for i in random.integers(0, 12, random.integers(2, 6))] for _ in range(count)]
+    labels = [[("A" if int(w[1:]) % 2 else "B") if random.random() > 0.2 else "C" for w in row] for row in words]
+    return words, labels
+
+
+@pytest.mark.parametrize("family", ["crf", "memm"])
+def test_a_chosen_rho1_is_that_of_the_search_and_then_all_are_trained_on(family):
+    x, y = drawn(60)
+    crf = CRF(rho1="auto", family=family, dev_share=0.25, seed=3).fit(x, y)
+    plain = CRF(rho1=crf.rho1_, rho2=crf.rho2_, family=family, seed=3).fit(x, y)
+    assert np.array_equal(crf.model_.theta, plain.model_.theta)
+    assert crf.get_params()["rho1"] == "auto" and crf.model_.info["penalty"]["rho1"] == crf.rho1_ > 0.05
+    again = CRF(rho1="auto", family=family, dev_share=0.25, seed=3).fit(x, y)
+    assert (again.rho1_, again.rho2_) == (crf.rho1_, crf.rho2_)
+
+
+def test_the_chosen_rho1_is_better_on_held_out_sequences_than_a_bad_one():
+    (x, y), (more_x, more_y) = drawn(60), drawn(300, seed=1)
+    crf = CRF(rho1="auto", dev_share=0.3).fit(x, y)
+    assert crf.score(more_x, more_y) > CRF(rho1=50.0).fit(x, y).score(more_x, more_y) + 0.1
+
+
+def test_a_share_is_held_out_by_the_seed_from_those_with_all_labels():
+    labels = np.zeros(40, np.int32)
+    labels[[1, 6, 39]] = -1  # of sequences 0, 3 and 19
+    data = make_dataset(np.zeros((40, 1), np.int32), labels, np.arange(0, 41, 2), np.arange(20.0))
+    rest, judged = held_out(data, 0.3, 7)
+    assert len(judged.weights) == 5 and not {0.0, 3.0, 19.0} & set(judged.weights)
+    assert sorted([*rest.weights, *judged.weights]) == list(range(20))
+    assert held_out(data, 0.3, 7)[1].weights.tolist() == judged.weights.tolist()
+    assert any(held_out(data, 0.3, seed)[1].weights.tolist() != judged.weights.tolist() for seed in range(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "message"),
+    [
+        ({}, {"X": X[:1], "y": Y[:1]}, "1 sequences with all their labels: rho1 = auto judges by one"),
+        ({"dev_share": 0.0}, {}, "dev_share is 0.0: expected a number between 0 and 1"),
+        ({"dev_share": "1"}, {}, "dev_share is '1': expected a number"),
+        ({"dev_share": 1}, {}, "dev_share is 1: expected a number between 0 and 1"),
+        ({"dev_share": 0.9}, {}, "4 sequences with all their labels"),
+        ({"solver": "lbfgs"}, {}, "lbfgs cannot follow a path of rho1"),
+        ({}, {"y": [["A"] * len(row) for row in Y]}, "every rho1 leaves an empty model"),
+    ],
+)
+def test_a_rho1_that_cannot_be_chosen(options, call, message):
+    with pytest.raises(EspalierError, match=message):
+        CRF(rho1="auto", **options).fit(**{"X": X, "y": Y} | call)

@@ -202,6 +202,17 @@ def test_a_sequence_of_which_nothing_is_known_changes_nothing():
     meet(objective, theta, rest.value_and_gradient(theta))
 
 
+def test_the_default_solver_takes_sequences_of_which_nothing_is_known():
+    packed = pack(random_problem(3, 4, 5, 2, [6, 3, 4]))
+    data, cut = packed.dataset, int(packed.dataset.offsets[1])
+    unknown = data._replace(labels=np.where(np.arange(len(data.labels)) < cut, -1, data.labels).astype(np.int32))
+    rest, penalty = select(data, np.arange(1, len(data.weights))), ElasticNet(0.1, 0.1)
+    with_it, without = (
+        minimise("auto", ChainObjective(some, packed.layout), penalty, None, 500, 1e-9) for some in (unknown, rest)
+    )
+    assert with_it.objective == pytest.approx(without.objective, rel=1e-6)
+
+
 def test_training_recovers_what_sets_leave_open():
     """Each token allows its label and a wrong one, at random: together they tell which is right."""
     rng = np.random.default_rng(1)

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from stage_runs import run_stages, small_params, tree
 
+from espalier import CRF
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES, Family, load
 from espalier.engine.families.crf import CrfLabeller
@@ -83,6 +84,22 @@ def test_the_whole_pipeline(tmp_path, family):
     planned = plan(tmp_path, params)
     assert planned["bytes"]["all"] == sum(v for k, v in planned["bytes"].items() if k != "all") > 0
     assert planned["features"] >= len(model.theta) if not planned["exact"] else planned["features"] > 0
+
+
+@ALL
+def test_a_model_of_the_pipeline_is_one_of_python(tmp_path, family):
+    """It labels there, tells what it was trained with, and can be trained again."""
+    params = words_project(tmp_path, WORDS, family)
+    run_stages(tmp_path, params, *DATA, "train")
+    crf, letters = CRF.load(tmp_path / store.CANDIDATE), [list(word) for word in WORDS]
+    right = [["V" if letter in "aeiou" else "C" for letter in word] for word in WORDS]
+    assert crf.score(letters, right) > 0.9
+    told = crf.get_params()
+    assert told["family"] == family and told["templates"] == params.template.lines
+    section = vars(params.of_family)
+    for name in set(section) & {"rho1", "rho2", "pairs", "start", "smoothing", "rare"}:
+        assert told[name] == section[name], name
+    assert crf.fit(letters, right).score(letters, right) == 1.0
 
 
 @ALL

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from stage_runs import run_stages, small_params, tree
 
+from espalier.engine import penalty_search
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import load as load_model
@@ -19,7 +20,7 @@ from espalier.tasks.answering.tagging import renumber
 from espalier.tasks.pages import path_page
 from espalier.tasks.progress import Progress
 from espalier.tasks.report.summary import stop_words
-from espalier.tasks.training import rho1_path, sweep
+from espalier.tasks.training import sweep
 from espalier.tasks.training.job import Options
 
 NEAR = 0.01  # two runs that stop at a tolerance differ in the objective by about that share at most
@@ -60,7 +61,7 @@ def test_the_points_go_down_and_are_told_one_by_one(swept):
     )
     active = [p["active"] for p in figures["points"]]
     assert active == sorted(active) and active[0] < active[-1]
-    assert all(p["active"] == sum(p[name] for name in rho1_path.ACTIVE) for p in figures["points"])
+    assert all(p["active"] == sum(p[name] for name in penalty_search.ACTIVE) for p in figures["points"])
     losses = [p["train_log_loss"] for p in figures["points"]]
     assert losses == sorted(losses, reverse=True)  # less of a penalty, a better fit
 
@@ -141,12 +142,12 @@ def test_the_standard_error_of_a_ratio_against_resampling():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 30, 400).astype(float)
     wrong = random.binomial(lengths.astype(int), random.beta(1, 6, 400)).astype(float)
-    spread = rho1_path.standard_error(Counts(wrong, lengths))
+    spread = penalty_search.standard_error(Counts(wrong, lengths))
     draws = random.integers(0, 400, (2000, 400))
     resampled = wrong[draws].sum(axis=1) / lengths[draws].sum(axis=1)
     assert spread == pytest.approx(resampled.std(), rel=0.08)
-    assert rho1_path.standard_error(Counts(np.array([1.0]), np.array([2.0]))) == 0.0
-    assert rho1_path.standard_error(Counts(np.zeros(2), np.zeros(2))) == 0.0
+    assert penalty_search.standard_error(Counts(np.array([1.0]), np.array([2.0]))) == 0.0
+    assert penalty_search.standard_error(Counts(np.zeros(2), np.zeros(2))) == 0.0
 
 
 @pytest.mark.parametrize("second", ["I-N", "E-N", "L-N"])
@@ -238,7 +239,7 @@ def chosen(finished_project, tmp_path_factory):
 def test_a_training_chooses_both_penalties_of_what_it_has_tried(chosen):
     root, _, figures, heard = chosen
     path, model = store.read_json(root / store.RHO1_PATH), load_model(root / store.CANDIDATE)
-    best = rho1_path.choose(path["points"])
+    best = penalty_search.choose(path["points"])
     assert figures["rho1"] == best["rho1"] == path["chosen"] and path["chosen_rho2"] == best["rho2"]
     assert model.info["penalty"] == {"rho1": best["rho1"], "rho2": best["rho2"]} and model.info["rho1_chosen"] is True
     assert {0.001, 0.1, 0.3} <= {p["rho2"] for p in path["points"]}
@@ -276,11 +277,11 @@ def searched(monkeypatch, rho1, rho2):
         found = [{"rho1": p.rho1, "rho2": p.rho2, "active": 1, "iterations": 3} for p in points]
         return points, [f | bowl.figures_of(f) for f in found]
 
-    monkeypatch.setattr(rho1_path, "along", along)
-    monkeypatch.setattr(rho1_path, "largest_rho1", lambda objective: 1000.0)
-    search = rho1_path.Search(None, bowl, Options.of(small_params()), 1.0, lambda *_: None)
+    monkeypatch.setattr(penalty_search, "along", along)
+    monkeypatch.setattr(penalty_search, "largest_rho1", lambda objective: 1000.0)
+    search = penalty_search.Search(None, bowl, Options.of(small_params()).of_path, 1.0, lambda *_: None)
     best = search.run()
-    return best, rho1_path.where(search.found, best), search
+    return best, penalty_search.where(search.found, best), search
 
 
 @pytest.mark.parametrize(("rho1", "rho2"), [(0.5, 0.001), (0.1, 0.3), (2.0, 0.1), (0.02, 1.0), (0.3, 3.0)])
@@ -293,12 +294,12 @@ def test_the_search_finds_a_point_beside_the_best_and_knows_that_it_is_inside(mo
 
 def test_a_best_point_beyond_the_grid_is_followed_and_the_end_is_told(monkeypatch):
     _, where, search = searched(monkeypatch, 1e-6, 0.001)
-    assert min(p["rho1"] for p in search.found) < rho1_path.SMALLEST / search.ratio**3
+    assert min(p["rho1"] for p in search.found) < penalty_search.SMALLEST / search.ratio**3
     assert where == "it has the smallest rho1 that was tried: a better one may lie beyond"
     _, where, search = searched(monkeypatch, 0.5, 1e6)
     assert where == "it has the largest rho2 that was tried: a better one may lie beyond"
     best, where, _ = searched(monkeypatch, 40.0, 0.001)
-    assert best["rho1"] > rho1_path.LARGEST and where == "it lies within what was tried"
+    assert best["rho1"] > penalty_search.LARGEST and where == "it lies within what was tried"
     assert len(search.found) <= 120, "bounded"
 
 
