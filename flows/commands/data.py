@@ -49,6 +49,7 @@ def _reading(args, options=None):
     argument("--scheme", metavar="SCHEME", help="convert labels to iob1, iob2, bioes or bilou (as they are)"),
     argument("--scheme-from", metavar="SCHEME", help="the scheme that they have (by the labels)"),
     *READING,
+    example="espalier convert train.conll train.jsonl --scheme bioes",
 )
 def convert(args) -> None:
     from dataclasses import replace
@@ -68,6 +69,7 @@ def convert(args) -> None:
     argument("files", nargs="*", metavar="FILE", help="files or patterns (the project's source)"),
     AS_JSON,
     *READING,
+    example="espalier profile train.conll",
 )
 def profile(args) -> None:
     from espalier.tasks.sources import profile as profiling

@@ -12,8 +12,8 @@ from espalier.tasks.params_schema import schema
 
 jsonschema = pytest.importorskip("jsonschema")
 VALUES = [
-    None, True, False, 0, 1, 2, -1, 9, 10, 0.5, 1.5, 0.0001, -0.1, 1e9 + 0.5, "", "a", "auto", "2%", "12.5%", "-2%", "200",
-    [], ["a"], ["U", "B"], [1], {}, {"a": 1},
+    None, True, False, 0, 1, 2, -1, 9, 10, 0.5, 1.5, 0.0001, -0.1, 1e9 + 0.5, "", "a", "auto", "2%", "12.5%", "-2%",
+    "200", [], ["a"], ["U", "B"], [1], {}, {"a": 1},
 ]  # fmt: skip
 
 
