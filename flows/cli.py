@@ -12,10 +12,10 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import compiling
-from espalier.flows.commands import checking, data, past, running, serving, starting, using
+from espalier.flows.commands import checking, data, judging, past, running, serving, starting, using
 from espalier.flows.commands.declaring import CommandParser, argument, flag
 
-GROUPS = (starting, running, past, using, data, serving, checking)  # in the order of the help
+GROUPS = (starting, running, past, using, judging, data, serving, checking)  # in the order of the help
 DECLARED = tuple(command for module in GROUPS for command in module.GROUP.commands)
 # What stands before the name of a command.
 BEFORE = (

@@ -10,7 +10,7 @@ FILES, FOLDERS, ANYTHING = "files", "folders", "anything"
 FILE_NAMES = ("FILE", "IN", "MODEL", "A", "B")  # metavars of files whose names are taken as texts
 
 
-class Expected(NamedTuple):
+class Proposed(NamedTuple):
     """An argument as a shell sees it: its names (none for what stands alone), and what stands behind them."""
 
     names: tuple[str, ...]
@@ -20,13 +20,13 @@ class Expected(NamedTuple):
     words: tuple[str, ...] = ()  # of which one is expected
 
 
-class Line(NamedTuple):
+class CommandLine(NamedTuple):
     """A command with what is expected on its line."""
 
     name: str
     help: str
-    options: tuple[Expected, ...]
-    alone: tuple[Expected, ...]  # arguments without a name
+    options: tuple[Proposed, ...]
+    alone: tuple[Proposed, ...]  # arguments without a name
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -39,14 +39,14 @@ def script(shell: str, commands: Sequence[Command], before: Sequence[Argument], 
     return SHELLS[shell](line_of("espalier", "", before, parameters), lines)
 
 
-def line_of(name: str, help: str, arguments: Sequence[Argument], parameters: Sequence[str]) -> Line:
+def line_of(name: str, help: str, arguments: Sequence[Argument], parameters: Sequence[str]) -> CommandLine:
     found = [_expected(argument, parameters) for argument in arguments]
     options = [one for one in found if one.names]
-    options.append(Expected(("-h", "--help"), "show this help message and exit", "", None))
-    return Line(name, help, tuple(options), tuple(one for one in found if not one.names))
+    options.append(Proposed(("-h", "--help"), "show this help message and exit", "", None))
+    return CommandLine(name, help, tuple(options), tuple(one for one in found if not one.names))
 
 
-def _expected(argument: Argument, parameters: Sequence[str]) -> Expected:
+def _expected(argument: Argument, parameters: Sequence[str]) -> Proposed:
     names, settings = argument
     own = names if names[0].startswith("-") else ()
     metavar = str(settings.get("metavar") or names[-1].lstrip("-").upper())
@@ -59,7 +59,7 @@ def _expected(argument: Argument, parameters: Sequence[str]) -> Expected:
         takes = FOLDERS
     else:
         takes = FILES if settings.get("type") is Path or metavar in FILE_NAMES else ANYTHING
-    return Expected(own, settings.get("help", ""), metavar, takes, words)
+    return Proposed(own, settings.get("help", ""), metavar, takes, words)
 
 
 # bash -----------------------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ complete -o bashdefault -o default -F _espalier espalier
 """  # where nothing is proposed, files are
 
 
-def bash(top: Line, commands: Sequence[Line]) -> str:
+def bash(top: CommandLine, commands: Sequence[CommandLine]) -> str:
     values = [_bash_value(line, option) for line in (top, *commands) for option in line.options if option.takes]
     options = [_bash_options(line, commands if line is top else ()) for line in (top, *commands)]
     return BASH.format(values="\n".join(values), options="\n                ".join(options))
 
 
-def _bash_value(line: Line, option: Expected) -> str:
+def _bash_value(line: CommandLine, option: Proposed) -> str:
     """What is proposed behind an option that takes a value."""
     command = "" if line.name == "espalier" else line.name
     pattern = "|".join(f"'{command} {name}'" for name in option.names)
@@ -108,7 +108,7 @@ def _bash_value(line: Line, option: Expected) -> str:
     return f"        {pattern}) {does} ;;"
 
 
-def _bash_options(line: Line, commands: Sequence[Line]) -> str:
+def _bash_options(line: CommandLine, commands: Sequence[CommandLine]) -> str:
     """What is proposed where no value is due: options behind a dash, else commands, words or files."""
     command = "" if line.name == "espalier" else line.name
     words = [word for one in line.alone for word in one.words] + [one.name for one in commands]
@@ -121,7 +121,7 @@ def _bash_options(line: Line, commands: Sequence[Line]) -> str:
 # zsh ------------------------------------------------------------------------------------------------
 
 
-def zsh(top: Line, commands: Sequence[Line]) -> str:
+def zsh(top: CommandLine, commands: Sequence[CommandLine]) -> str:
     named = " ".join(f'{line.name}\\:"{_zsh_text(line.help)}"' for line in commands)
     cases = "\n".join(f"        {line.name}) _arguments {' '.join(_zsh_specs(line))} ;;" for line in commands)
     return (
@@ -133,13 +133,13 @@ def zsh(top: Line, commands: Sequence[Line]) -> str:
     )
 
 
-def _zsh_specs(line: Line) -> list[str]:
+def _zsh_specs(line: CommandLine) -> list[str]:
     specs = [f"'{name}[{_zsh_text(option.help)}]{_zsh_value(option)}'" for option in line.options
              for name in option.names]  # fmt: skip
     return specs + [f"'*{_zsh_value(one)}'" for one in line.alone[:1]]
 
 
-def _zsh_value(one: Expected) -> str:
+def _zsh_value(one: Proposed) -> str:
     if one.takes is None:
         return ""
     words, others = f"({' '.join(one.words)})", {FILES: "_files", FOLDERS: "_files -/", ANYTHING: " "}
@@ -157,7 +157,7 @@ def _zsh_text(text: str) -> str:
 # fish -----------------------------------------------------------------------------------------------
 
 
-def fish(top: Line, commands: Sequence[Line]) -> str:
+def fish(top: CommandLine, commands: Sequence[CommandLine]) -> str:
     lines = ["# Completion of espalier for fish: espalier completion fish | source", "complete -c espalier -f"]
     lines += [_fish_option(option, "__fish_use_subcommand") for option in top.options]
     for line in commands:
@@ -168,13 +168,13 @@ def fish(top: Line, commands: Sequence[Line]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_option(option: Expected, within: str) -> str:
+def _fish_option(option: Proposed, within: str) -> str:
     names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
     behind = f" -r{_fish_value(option)}" if option.takes else ""
     return f"complete -c espalier -n {_fish_text(within)} {names}{behind} -d {_fish_text(option.help)}"
 
 
-def _fish_value(one: Expected) -> str:
+def _fish_value(one: Proposed) -> str:
     if one.words:
         return f" -f -a {_fish_text(' '.join(one.words))}"
     return {FILES: " -F", FOLDERS: " -f -a '(__fish_complete_directories)'", ANYTHING: " -f"}[one.takes or ANYTHING]
@@ -184,4 +184,4 @@ def _fish_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-SHELLS: dict[str, Callable[[Line, Sequence[Line]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SHELLS: dict[str, Callable[[CommandLine, Sequence[CommandLine]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
