@@ -1,10 +1,10 @@
-"""Commands that say how good a model is: evaluate, compare."""
+"""Commands that say how good a model is: evaluate, compare, cv."""
 
 from pathlib import Path
 
 from espalier.flows.commands.data import READING, reading_of
 from espalier.flows.commands.declaring import Group, argument
-from espalier.flows.commands.shared import AS_JSON, print_json, table_text, whole_number
+from espalier.flows.commands.shared import AS_JSON, PARAMETERS, print_json, project_of, table_text, whole_number
 
 GROUP = Group()
 LABELLED = argument("file", type=Path, metavar="FILE", help="labelled sequences, written as the model's training files")
@@ -117,3 +117,51 @@ def comparison_text(figures: dict) -> str:
         heads = ("F1 of", "in file", "A", "B", "B - A", "interval for all rows")
         lines += ["", table_text(heads, rows), *_left(changed)]
     return "\n".join(lines)
+
+
+@GROUP.command(
+    "cross-validation: each part of the training data tested by a model of the others",
+    *PARAMETERS,
+    argument("--folds", type=whole_number, default=5, metavar="N", help="parts, and models that are trained (5)"),
+    argument("--seed", type=whole_number, default=0, metavar="N", help="by which sequences are put into folds (0)"),
+    AS_JSON,
+    epilog="The project's own model, data and reports stay as they are.",
+    example="espalier cv --folds 10 --set crf.rho1=0.2",
+)
+def cv(args) -> None:
+    from espalier.flows.locks import lease, state_folder
+    from espalier.flows.signals import ending_cleanly
+    from espalier.flows.terminal import Terminal
+    from espalier.tasks.progress import working
+    from espalier.tasks.training import cross_validation
+
+    cross_validation.check(args.folds)
+    project = project_of(args)
+    project.check()
+    terminal = Terminal(args.quiet)
+    try:
+        with ending_cleanly(), lease(project.root, "a cross-validation"):
+            progress, folder = terminal.progress_of("cv"), state_folder(project.root) / "cv"
+            with working(progress):
+                figures = cross_validation.main(project.root, project.params, progress, args.folds, args.seed, folder)
+    finally:
+        terminal.close()
+    print_json(figures) if args.json else print(folds_text(figures))
+
+
+def folds_text(figures: dict) -> str:
+    """The figures of all folds, for people."""
+    from espalier.tasks.judging import headline
+    from espalier.tasks.pages.page import percent
+
+    called = headline.names(figures["measure"], figures["nouns"])
+    keys = [key for key in headline.shown(figures["measure"]) if key in figures["mean"]]
+    heads = ("fold", "sequences", *(called[key] for key in keys), "active weights")
+    rows = [(str(row["fold"]), f"{row['sequences']:,}", *(percent(row[key], 2) for key in keys), f"{row['active']:,}")
+            for row in figures["folds"]]  # fmt: skip
+    for name, found in (("mean", figures["mean"]), ("spread", figures["spread"])):
+        rows.append((name, "", *(percent(found[key], 2) for key in keys), f"{found['active']:,.0f}"))
+    measure = figures["measure"]
+    last = (f"{called[measure]} {percent(figures['mean'][measure], 2)} ± {percent(figures['spread'][measure], 2)} "
+            f"(mean and standard deviation of {len(figures['folds'])} folds, seed {figures['seed']})")  # fmt: skip
+    return f"{table_text(heads, rows)}\n{last}"
