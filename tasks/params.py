@@ -354,9 +354,7 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     try:
         data = from_yaml(read_bounded(path, MOST_BYTES).decode("utf-8")) or {}
     except FileNotFoundError:
-        raise EspalierError(
-            f"{path}: there is no parameter file; `python -m espalier.tasks.params` writes one"
-        ) from None
+        raise EspalierError(f"{path}: there is no parameter file; `espalier init` begins one") from None
     except OSError as error:
         raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a file such as params.yaml") from None
     except EspalierError:

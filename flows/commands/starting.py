@@ -74,13 +74,17 @@ def _next(root: Path) -> list[str]:
     folder = "" if root.resolve() == Path.cwd() else f"-C {root} "
     lines = [f"next: espalier {folder}run"]
     if not (root / ".dvc").is_dir():
-        begin = "dvc init" if _in_git(root) else "git init && dvc init"
-        lines.append(f"to keep versions of data and models: {begin} in {root.resolve()}, before the run")
+        begin, folder = _dvc_init(root.resolve()), root.resolve()
+        lines.append(f"to keep versions of data and models: {begin} in {folder}, before the run")
     return lines
 
 
-def _in_git(root: Path) -> bool:
-    return any((folder / ".git").exists() for folder in (root.resolve(), *root.resolve().parents))
+def _dvc_init(root: Path) -> str:
+    """How DVC begins in a folder: git comes first, and may be that of a folder above."""
+    if (root / ".git").exists():
+        return "dvc init"
+    above = any((folder / ".git").exists() for folder in root.parents)
+    return "dvc init --subdir" if above else "git init && dvc init"
 
 
 @GROUP.command(

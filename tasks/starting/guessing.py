@@ -109,7 +109,8 @@ def _columns(path: Path, head: bytes, how: Reading, said: list[str]) -> Guess:
             if len(widths) == 1 and min(widths) > 1:
                 how = replace(how, separator=separator, comment=comment or mark)
                 return _labelled(rows, how, [*said, *_told_columns(lines, mark, separator, len(rows[0]))])
-    if lines and all(len(_cells(line, None)) == 1 for line in lines):
+    readable = lines and not any("\ufffd" in line for line in lines)
+    if readable and all(len(_cells(line, None)) == 1 for line in lines):
         raise EspalierError(
             f"{path}: holds one column; expected the token and its label, such as `Espalier B-ORG`, or name the "
             "format (--from) or what stands between columns (--separator)"

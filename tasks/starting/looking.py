@@ -15,7 +15,7 @@ from espalier.engine.labels.spans import marks_entities
 from espalier.tasks import formats
 from espalier.tasks.formats import Reading
 from espalier.tasks.formats.labels import JOINT
-from espalier.tasks.ingest import input_fractions
+from espalier.tasks.ingest import input_fractions, partly_labelled
 from espalier.tasks.pages.page import count, percent
 from espalier.tasks.sources.profile import BETWEEN, MARK, Profiler
 from espalier.tasks.sources.sequence_hashes import input_hashes
@@ -203,14 +203,17 @@ def _try_out(found: Found, wanted: list[str]) -> None:
     """A seed by which the test data have a sequence whose labels training knows."""
     tokens = pl.concat(list(formats.read_blocks(found.files["train"], found.how, True)), rechunk=True)
     labels = tokens.group_by("sequence", maintain_order=True).agg(pl.col("label").unique())["label"].to_list()
+    partial = partly_labelled(tokens)
     for share in [share for share in SHARES if share >= found.share]:
         for seed in range(SEEDS):
-            if _is_good(input_fractions(tokens, f"split{seed}"), labels, share, wanted):
+            fractions = np.where(partial, 1.0, input_fractions(tokens, f"split{seed}"))  # these stay in training
+            if _is_good(fractions, labels, share, wanted):
                 found.share, found.seed = share, seed
                 return
+    different = found.profile["sequences"] - found.profile["findings"]["duplicates"]["count"]
     raise EspalierError(
-        f"{found.files['train'][0]}: {count(found.profile['sequences'], 'sequence')}, too few to split test data off "
-        "that have the labels of the others; give more, or name a test file by --test"
+        f"{found.files['train'][0]}: {count(different, 'different sequence')}, too few to split test data off that "
+        "have the labels of the others; give more, or name a test file by --test"
     )
 
 

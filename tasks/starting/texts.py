@@ -51,7 +51,7 @@ def for_files(root: Path, found: Found) -> tuple[dict[str, str], list[str]]:
     rho1, rho2 = PENALTIES[kind]
     what = "n-grams of letters" if found.letters else "words in a window, beginnings and ends, shapes"
     said = [f"templates: {count_lines} lines of {what}{_columns_told(found.columns)}"]
-    said.append(f"penalties: rho1 {rho1:g}, rho2 {rho2:g}, as good for {kind}; crf.rho1: auto searches for better ones")
+    said.append(f"penalties: rho1 {rho1:g}, rho2 {rho2:g}, which did well on {kind}; crf.rho1: auto looks for others")
     return _files({"ingest": _ingest(root, found), **_rest(kind, count_lines)}, lines), said
 
 

@@ -218,9 +218,7 @@ def test_a_file_that_is_no_utf8(tmp_path):
 
 
 def test_a_missing_file_names_the_remedy(tmp_path):
-    with pytest.raises(
-        EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m espalier.tasks.params` writes"
-    ):
+    with pytest.raises(EspalierError, match="nowhere.yaml: there is no parameter file; `espalier init` begins one"):
         load_params(tmp_path / "nowhere.yaml")
 
 
