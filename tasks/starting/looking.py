@@ -30,7 +30,7 @@ SHARES = (0.1, 0.2, 0.3)
 
 
 @dataclass
-class Column:
+class OtherColumn:
     """An input column beside the token itself."""
 
     distinct: int
@@ -45,7 +45,7 @@ class Found:
     how: Reading
     profile: dict  # of the training files, as `tasks.sources.profile` makes it
     letters: bool  # tokens are single characters
-    columns: list[Column]
+    columns: list[OtherColumn]
     said: list[str] = field(default_factory=list)
     share: float = 0.1  # of development and of test data that are split off
     seed: int = 0
@@ -112,8 +112,8 @@ class _Seen:
         self.inputs = np.concatenate(self.hashes)
 
 
-def _column(texts: pl.Series) -> Column:
-    return Column(texts.n_unique(), texts.cast(pl.Float64, strict=False).is_not_null().all())
+def _column(texts: pl.Series) -> OtherColumn:
+    return OtherColumn(texts.n_unique(), texts.cast(pl.Float64, strict=False).is_not_null().all())
 
 
 def with_marks(profile: dict, how: Reading, told: Reading) -> tuple[Reading, list[str]]:

@@ -9,7 +9,7 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.text.templates import parse
 from espalier.tasks.pages.page import count
 from espalier.tasks.params import LETTER_TEMPLATES
-from espalier.tasks.starting.looking import Column, Found
+from espalier.tasks.starting.looking import Found, OtherColumn
 
 PARAMS, TEMPLATES, IGNORED = "params.yaml", "templates.txt", ".gitignore"
 HEAD = """\
@@ -133,13 +133,13 @@ ABOUT = [
 ]
 
 
-def _letter_lines(columns: list[Column]) -> list[str]:
+def _letter_lines(columns: list[OtherColumn]) -> list[str]:
     bias, *ngrams, transitions = LETTER_TEMPLATES
     return [*ABOUT, "", "# How frequent each label is", bias, "", "# The letter, and n-grams around it", *ngrams,
             *_column_lines(columns), "", "# Transitions between labels", transitions]  # fmt: skip
 
 
-def _word_lines(columns: list[Column]) -> list[str]:
+def _word_lines(columns: list[OtherColumn]) -> list[str]:
     beginnings = [f"Ub{n}:%p[0,0,{n}]" for n in (1, 2, 3, 4)]
     ends = [f"Ue{n}:%s[0,0,{n}]" for n in (1, 2, 3, 4)]
     return [
@@ -155,7 +155,7 @@ def _word_lines(columns: list[Column]) -> list[str]:
     ]  # fmt: skip
 
 
-def _column_lines(columns: list[Column]) -> list[str]:
+def _column_lines(columns: list[OtherColumn]) -> list[str]:
     """Lines for the other input columns: numbers by size, few values with their neighbours, many values alone."""
     lines = []
     for i, column in enumerate(columns, 1):
@@ -173,7 +173,7 @@ def _column_lines(columns: list[Column]) -> list[str]:
     return lines
 
 
-def _use(column: Column) -> str:
+def _use(column: OtherColumn) -> str:
     """What a column is good for: none, bins, window or alone."""
     if column.distinct < 2:
         return "none"
@@ -182,7 +182,7 @@ def _use(column: Column) -> str:
     return "window" if column.distinct <= MOST_VALUES else "alone"
 
 
-def _columns_told(columns: list[Column]) -> str:
+def _columns_told(columns: list[OtherColumn]) -> str:
     words = {"none": "left out, it has one value", "bins": "as numbers by size", "window": "with its neighbours",
              "alone": "alone, it has many values"}  # fmt: skip
     return "".join(f"; column {i} {words[_use(column)]}" for i, column in enumerate(columns, 1))
