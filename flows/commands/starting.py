@@ -12,9 +12,9 @@ GROUP = Group()
 
 @GROUP.command(
     "a project for your data: parameters and templates that fit, with comments",
-    argument("files", nargs="*", type=Path, metavar="FILE", help="labelled files; none: the built-in task"),
-    argument("--dev", type=Path, metavar="FILE", help="development data (a file whose name says so, else a split)"),
-    argument("--test", type=Path, metavar="FILE", help="test data (a file whose name says so, else a split)"),
+    argument("files", nargs="*", metavar="FILE", help="labelled files or patterns; none: the built-in task"),
+    argument("--dev", metavar="FILE", help="development data (a file whose name says so, else a split)"),
+    argument("--test", metavar="FILE", help="test data (a file whose name says so, else a split)"),
     *READING,
     epilog="Nothing that is there is overwritten. What the files do not show is asked for by an option.",
     example="espalier init train.conll --test test.conll",

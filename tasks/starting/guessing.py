@@ -66,7 +66,7 @@ def _format(path: Path, head: bytes, told: Reading) -> tuple[str, list[str]]:
         by_name = formats.detect(path)
     except EspalierError:
         by_name = None
-    seen = _by_content(head)
+    seen = _by_content(path, head)
     if by_name == seen or by_name not in (None, "conll"):
         return by_name, []
     what = formats.FORMATS[seen].help
@@ -74,13 +74,16 @@ def _format(path: Path, head: bytes, told: Reading) -> tuple[str, list[str]]:
                   + ("columns" if by_name else "nothing")]  # fmt: skip
 
 
-def _by_content(head: bytes) -> str:
+def _by_content(path: Path, head: bytes) -> str:
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(ARROW_FILE):
         return "arrow"
-    if head.removeprefix(BOM).lstrip().startswith(b"{"):
+    begin = head.removeprefix(BOM).lstrip()
+    if begin.startswith(b"{"):
         return "jsonl"
+    if re.match(rb"\[\s*\{", begin):
+        raise EspalierError(f"{path}: is a list of JSON; expected an object on each line, as `jq -c '.[]'` writes")
     lines = [line for line in _lines(head) if not line.startswith("#")]
     if lines and all(re.match(r"[0-9]+([.-][0-9]+)?\t", line) and line.count("\t") == 9 for line in lines):
         return "conllu"

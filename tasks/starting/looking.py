@@ -56,10 +56,10 @@ class Found:
         return marks_entities(self.profile["labels"])
 
 
-def roles_of(files: list[Path], dev: Path | None, test: Path | None) -> tuple[dict[str, list[Path]], list[str]]:
-    """Which file is what: as told, else by its name; and what was decided by a name."""
-    found: dict[str, list[Path]] = {"train": [], "dev": [dev] if dev else [], "test": [test] if test else []}
-    said = []
+def roles_of(files: list[str], dev: str | None, test: str | None) -> tuple[dict[str, list[Path]], list[str]]:
+    """Which file is what: as told, else by its name; and what was decided by a name. Patterns stand for many files."""
+    found = {"train": [], "dev": _there([dev] if dev else []), "test": _there([test] if test else [])}
+    said, files = [], _there(files)
     for path in files:
         words = set(re.split(r"[^a-z0-9]+", path.name.lower()))
         role = next((role for role, names in ROLES.items() if words & set(names)), "train")
@@ -74,6 +74,15 @@ def roles_of(files: list[Path], dev: Path | None, test: Path | None) -> tuple[di
     if not found["train"]:
         raise EspalierError("no file is left to train on: name the training file first, and others by --dev and --test")
     return {role: paths for role, paths in found.items() if paths}, said
+
+
+def _there(names: list[str]) -> list[Path]:
+    """The files that names or patterns stand for; each is read several times, so that a pipe is refused."""
+    paths = [path for name in names for path in formats.expand(Path("."), name)]
+    for path in paths:
+        if not path.is_file():
+            raise EspalierError(f"{path}: is a folder, pipe or device; expected a file that can be read again")
+    return paths
 
 
 def look(files: dict[str, list[Path]], told: Reading) -> Found:
@@ -153,6 +162,7 @@ def _findings(profile: dict) -> list[str]:
         "illegal_transitions": ("transition", "against the scheme"),
         "conflicts": ("input", "with other labels elsewhere"),
         "strange_labels": ("label", "with characters that cannot be seen"),
+        "rare_labels": ("label", "seen once alone"),
     }
     for name, (noun, text) in texts.items():
         if found[name]["count"]:

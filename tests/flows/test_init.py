@@ -238,9 +238,11 @@ def test_nothing_is_overwritten(espalier, tmp_path):
         ("a X\nb\nc d e X\n", [], "line 2 of data.conll has 1 column"),
         (b"\xff\xfe\0", [], "is not UTF-8"),
         (b"\x1f\x8b broken", [], "the gzip data is damaged"),
+        ('[{"tokens": ["a"], "labels": ["X"]}]', [], "is a list of JSON; expected an object on each line"),
+        (ENTITIES, ["/dev/null"], "/dev/null: is a folder, pipe or device"),
         (ENTITIES, ["--from", "csv"], "format 'csv' is not known"),
         (ENTITIES, ["--test", "none.conll"], "none.conll: there is no such file"),
-        (ENTITIES, ["a.test.conll", "b.test.conll"], "expected one test file; name it by --test"),
+        (ENTITIES, ["--test", "*.csv"], "*.csv: no file in . matches"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_written(espalier, tmp_path, content, arguments, expected):
@@ -248,6 +250,22 @@ def test_what_cannot_be_is_refused_and_nothing_written(espalier, tmp_path, conte
     code, out, err = espalier("init", "data.conll", *arguments)
     assert (code, out) == (1, "") and expected in err
     assert [path.name for path in tmp_path.iterdir()] == ["data.conll"]
+
+
+def test_a_pattern_and_two_test_files(espalier, tmp_path):
+    for name in ("a.conll", "b.conll"):
+        made(tmp_path, ENTITIES, f"raw/{name}")
+    assert espalier("init", "raw/*.conll")[0] == 0
+    assert ingest_of(tmp_path)["more"] == ["raw/b.conll"]
+    for name in ("a.test.conll", "b.test.conll"):
+        made(tmp_path, ENTITIES, name)
+    err = espalier("-C", "new", "init", "raw/a.conll", "*.test.conll")[2]
+    assert "expected one test file; name it by --test" in err
+
+
+def test_the_head_of_a_table_is_seen(espalier, tmp_path):
+    made(tmp_path, "token,label\n" + LETTERS.replace(" ", ","), "x.csv")
+    assert "1 label seen once alone, the first at line 1 of x.csv: label" in espalier("init", "x.csv")[1]
 
 
 def test_parts_without_a_training_file_and_a_file_for_a_folder(espalier, tmp_path):
