@@ -31,6 +31,7 @@ MOST_VALUES = 2000  # of a column whose neighbours are looked at, too
 BINS = 8  # of a column of numbers
 
 Entry = tuple[str, Any, str]  # key, value, comment
+NO_POOL: list[Entry] = [("method", "none", "every sequence weighs 1; others weigh by unlabelled data, unlabelled_path")]
 
 
 def for_built_in() -> dict[str, str]:
@@ -52,7 +53,8 @@ def for_files(root: Path, found: Found) -> tuple[dict[str, str], list[str]]:
     what = "n-grams of letters" if found.letters else "words in a window, beginnings and ends, shapes"
     said = [f"templates: {count_lines} lines of {what}{_columns_told(found.columns)}"]
     said.append(f"penalties: rho1 {rho1:g}, rho2 {rho2:g}, which did well on {kind}; crf.rho1: auto looks for others")
-    return _files({"ingest": _ingest(root, found), **_rest(kind, count_lines)}, lines), said
+    sections = {"ingest": _ingest(root, found), **_rest(kind, count_lines), "weigh": NO_POOL}
+    return _files(sections, lines), said
 
 
 def _rest(kind: str, templates: int) -> dict[str, list[Entry]]:
