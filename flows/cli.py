@@ -12,10 +12,16 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import compiling
-from espalier.flows.commands import checking, data, importing, past, running, serving, using
+from espalier.flows.commands import checking, data, importing, judging, past, running, serving, starting, using
+from espalier.flows.commands.declaring import CommandParser, argument, flag
 
-GROUPS = (running, past, using, importing, data, serving, checking)  # in the order of the help
+GROUPS = (starting, running, past, using, importing, judging, data, serving, checking)  # in the order of the help
 DECLARED = tuple(command for module in GROUPS for command in module.GROUP.commands)
+# What stands before the name of a command.
+BEFORE = (
+    argument("-C", "--project", type=Path, default=Path("."), metavar="DIR", help="project folder (here)"),
+    flag("--version", "print the version and leave"),
+)
 COMMANDS = {command.name: command.run for command in DECLARED}
 
 
@@ -26,9 +32,9 @@ def parser() -> argparse.ArgumentParser:
         description="Train sparse sequence labellers and keep them trained.",
         epilog="Parameters are in params.yaml; --set section.key=value changes one for a single run.",
     )
-    top.add_argument("-C", "--project", type=Path, default=Path("."), metavar="DIR", help="project folder (here)")
-    top.add_argument("--version", action="store_true", help="print the version and leave")
-    parsers = top.add_subparsers(dest="command", metavar="COMMAND")
+    for names, settings in BEFORE:
+        top.add_argument(*names, **settings)
+    parsers = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in DECLARED:
         command.add_to(parsers)
     return top

@@ -97,7 +97,7 @@ def project(root: Path) -> list[Check]:
     try:
         params = load_params(root / "params.yaml")
     except (EspalierError, OSError) as error:
-        remedy = "mend the file, or write one with the defaults: `python -m espalier.tasks.params`"
+        remedy = "mend the file, or begin a project: `espalier init`"
         return [Check("params.yaml", False, str(error), remedy)]
     return [Check("params.yaml", True, "readable"), pipeline_file(root, params), champion_kept(root)]
 

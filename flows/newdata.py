@@ -8,6 +8,7 @@ from espalier.engine.errors import EspalierError
 from espalier.tasks import formats, store
 from espalier.tasks.judging import news
 from espalier.tasks.params import Params
+from espalier.tasks.params_text import with_value
 
 
 def relative(root: Path, files: list[str]) -> list[str]:
@@ -43,13 +44,10 @@ def with_files(params: Params, root: Path, files: list[str]) -> list[str]:
 
 
 def write_down(file: Path, more: list[str]) -> None:
-    """`ingest.more` in a parameter file, its comments kept."""
-    from dvc.utils.serialize import modify_yaml
-
+    """`ingest.more` in a parameter file; all else in it stays as it was."""
+    text = file.read_bytes().decode("utf-8")
     with store.replacing(file) as temporary:
-        shutil.copyfile(file, temporary)
-        with modify_yaml(str(temporary)) as data:
-            data.setdefault("ingest", {})["more"] = more
+        temporary.write_bytes(with_value(text, "ingest", "more", more).encode("utf-8"))
 
 
 def stays(files: list[str], params_file: Path) -> str:

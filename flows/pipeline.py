@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from espalier.engine.errors import EspalierError
 from espalier.flows import newdata
 from espalier.flows.stages import STAGES, named_files, refresh_dvc_yaml, stage
 from espalier.tasks import promote, report, store
 from espalier.tasks.judging import news
 from espalier.tasks.keeping import champion
-from espalier.tasks.params import Params, load_params
+from espalier.tasks.params import Faults, Params, load_params
 from espalier.tasks.progress import Progress, working
 
 STEPS = (*(item.name for item in STAGES), "promote")
@@ -47,21 +46,21 @@ class Project:
         return cls(root, params, bool(overrides) or not own, path, added)
 
     def check(self) -> None:
-        """What can be known to be wrong before anything is written."""
+        """Refuse what can be known to be wrong before anything is written, all of it at once."""
+        faults = Faults()
         for item in STAGES:
             for name in item.named:
                 for value in named_files(self.params, name, self.root):
                     if not _is_there(self.root, value):
-                        raise EspalierError(f"{name} is {value!r}: there is no such file in {self.root}")
-            for path in item.lists(self.root, self.params):
-                if not (self.root / path).exists():
-                    raise EspalierError(
-                        f"the {item.name}s name the list {path!r}: there is no such file in {self.root}"
-                    )
-
+                        faults.add(f"{name} is {value!r}: there is no such file in {self.root}")
+            with faults.collected():
+                for path in item.lists(self.root, self.params):
+                    if not (self.root / path).exists():
+                        faults.add(f"the {item.name}s name the list {path!r}: there is no such file in {self.root}")
         cases = self.params.promote.cases
         if cases and not (self.root / cases).is_file():
-            raise EspalierError(f"promote.cases is {cases!r}: there is no such file in {self.root}")
+            faults.add(f"promote.cases is {cases!r}: there is no such file in {self.root}")
+        faults.tell()
 
     def run(self, name: str, progress: Progress) -> dict:
         """Run one step and return its figures."""

@@ -47,6 +47,11 @@ def limited(blocks: Blocks, limit: int | None, seed: int) -> tuple[Blocks, int |
         return blocks, None
     chosen = np.zeros(len(fractions), bool)
     chosen[np.argsort(fractions, kind="stable")[:limit]] = True
+    return selected(blocks, chosen), len(fractions)
+
+
+def selected(blocks: Blocks, chosen: np.ndarray) -> Blocks:
+    """The sequences of all blocks where `chosen` [N] is true, numbered anew."""
 
     def again():
         begin = first = 0
@@ -56,7 +61,7 @@ def limited(blocks: Blocks, limit: int | None, seed: int) -> tuple[Blocks, int |
             yield take(block, mine, first)
             first += int(mine.sum())
 
-    return again, len(fractions)
+    return again
 
 
 def joined(first: Blocks, second: Blocks) -> Blocks:
@@ -117,21 +122,28 @@ def watched(blocks: Blocks, profiler: Profiler) -> Blocks:
     return passing
 
 
+def corpus_of(root: Path, options: Ingest) -> tuple[Corpus, int | None]:
+    """The corpus of a project, limited and with what was added; how many sequences there were, if some are left out."""
+    reader = SOURCES[options.source]
+    if options.more and reader is not files.read:
+        raise EspalierError(
+            f"ingest.more names files and ingest.source is {options.source}: only data from files can be "
+            "added to; set ingest.source: files and ingest.path, or ingest.more: null"
+        )
+    corpus = reader(root, options)
+    blocks, available = limited(corpus.parts["train"], options.most(), options.seed)
+    if "more" in corpus.parts:  # after the limit: a file that was added must not drive others out of the test set
+        blocks = joined(blocks, corpus.parts.pop("more"))
+    corpus.parts["train"] = blocks
+    return corpus, available
+
+
 def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.begin(None, "token")
     progress.step(0, note="reading")
-    reader = SOURCES[params.ingest.source]
-    if params.ingest.more and reader is not files.read:
-        raise EspalierError(
-            f"ingest.more names files and ingest.source is {params.ingest.source}: only data from files can be "
-            "added to; set ingest.source: files and ingest.path, or ingest.more: null"
-        )
-    corpus = reader(root, params.ingest)
-    blocks, available = limited(corpus.parts["train"], params.ingest.most(), params.ingest.seed)
-    if "more" in corpus.parts:  # after the limit: a file that was added must not drive others out of the test set
-        blocks = joined(blocks, corpus.parts.pop("more"))
+    corpus, available = corpus_of(root, params.ingest)
     profiler = Profiler([])
-    corpus.parts["train"] = watched(blocks, profiler)
+    corpus.parts["train"] = watched(corpus.parts["train"], profiler)
     split, tokens = Split(params.ingest), 0
     with ExitStack() as stack:  # the files take their places together, when all are whole
         writers = {name: stack.enter_context(store.token_writer(root, name, corpus.info())) for name in store.SPLITS}
@@ -149,7 +161,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         taken = f"{params.ingest.most():,} of {available:,} {corpus.nouns['sequence']}s are taken, chosen by hash"
         progress.say(f"{taken}; `ingest.limit: null` takes all")
     for line in [*lines(figures, params.ingest, corpus.nouns["sequence"]),
-                 *(marks(found, params.ingest) if reader is files.read else [])]:  # fmt: skip
+                 *(marks(found, params.ingest) if SOURCES[params.ingest.source] is files.read else [])]:  # fmt: skip
         progress.say(line)
     counts = {name: split.sequences[name] for name in store.SPLITS}
     nouns = f"{corpus.nouns['sequence']}s"

@@ -7,6 +7,8 @@ defaults. Unknown keys are refused with the nearest known name.
 import difflib
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +21,7 @@ from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
 
 MOST_BYTES = 1 << 20  # of a parameter file
+MOST_FAULTS = 20  # that an error lists
 # What had another name before there were families of models.
 MOVED = {f"train.{key}": f"crf.{key}" for key in ("solver", "rho1", "rho2", "pairs", "start", "sparse")}
 MOVED |= {f"train.{key}": f"compute.{key}" for key in ("threads", "cluster")}
@@ -351,9 +354,7 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
     try:
         data = from_yaml(read_bounded(path, MOST_BYTES).decode("utf-8")) or {}
     except FileNotFoundError:
-        raise EspalierError(
-            f"{path}: there is no parameter file; `python -m espalier.tasks.params` writes one"
-        ) from None
+        raise EspalierError(f"{path}: there is no parameter file; `espalier init` begins one") from None
     except OSError as error:
         raise EspalierError(f"{path}: cannot be read ({error.strerror}); expected a file such as params.yaml") from None
     except EspalierError:
@@ -362,31 +363,81 @@ def load_params(path: Path, overrides: list[str] = ()) -> Params:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
         raise EspalierError(f"{path}{line}: not readable as YAML: {brief(str(error).splitlines()[0])}") from None
-    params = Params()
     if not isinstance(data, dict):
         raise EspalierError(f"{path}: expected sections such as `ingest:`, found {type(data).__name__}")
-    _check_moved([f"{section}.{key}" for section, values in data.items() if isinstance(values, dict) for key in values],
-                 str(path))  # fmt: skip
+    return _checked(data, str(path), list(overrides))
+
+
+def _checked(data: dict, where: str, overrides: list[str]) -> Params:
+    """The parameters of a file and of overrides; an EspalierError that names all that is wrong."""
+    params, faults = Params(), Faults()
+    sections = [item.name for item in fields(params)]
+    with faults.collected():
+        _check_moved(_keys(data), where)
     for section, values in data.items():
-        if values is not None and not isinstance(values, dict):
-            raise EspalierError(f"{path}: section {brief(section)} holds {quoted(values)}, expected keys with values")
-        for key, value in (values or {}).items():
-            _assign(params, f"{section}.{key}", value, str(path))
-        _section(params, section, str(path))
-    named = {f"{section}.{key}" for section, values in data.items() for key in values or {}}
+        with faults.collected():
+            _section(params, section if isinstance(section, str) else brief(section), where)
+            if values is not None and not isinstance(values, dict):
+                found = f"section {brief(section)} holds {quoted(values)}"
+                raise EspalierError(f"{where}: {found}, expected keys with values")
+        known = isinstance(values, dict) and section in sections
+        for key in values if known else ():
+            if f"{section}.{key}" not in MOVED:
+                with faults.collected(section):
+                    _assign(params, f"{section}.{key}", values[key], where)
+    named = set(_keys(data))
     params.given = tuple(name for name in params.given if data.get(name) or name in named)
     for text in overrides:
         name, equals, value = text.partition("=")
-        if not equals or "." not in name:
-            raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set crf.rho1=0.2")
-        _check_moved([name], "--set")
-        _assign(params, name, _override(text, value), "--set")
-        named.add(name)
+        with faults.collected(name.partition(".")[0]):
+            if not equals or "." not in name:
+                raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set crf.rho1=0.2")
+            _check_moved([name], "--set")
+            _assign(params, name, _override(text, value), "--set")
+            named.add(name)
     if params.template.file and "template.lines" not in named:
         params.template.lines = None  # the default is for those who say nothing
-    check_templates(params.template)
-    _check_shares(params)
+    checks = {"template": lambda: check_templates(params.template), "ingest": lambda: _check_shares(params.ingest)}
+    for section, check in checks.items():
+        if section not in faults.sections:  # else it would look at values that nobody gave
+            with faults.collected():
+                check()
+    faults.tell()
     return params
+
+
+def _keys(data: dict) -> list[str]:
+    return [f"{section}.{key}" for section, values in data.items() if isinstance(values, dict) for key in values]
+
+
+class Faults:
+    """What is wrong in several places, told together: who mends one thing should not have to run again for the next."""
+
+    def __init__(self):
+        self.texts: list[str] = []
+        self.sections: set[str] = set()
+
+    def add(self, text: str) -> None:
+        self.texts.append(text)
+
+    @contextmanager
+    def collected(self, section: str | None = None) -> Iterator[None]:
+        """Within it an EspalierError is kept for later."""
+        try:
+            yield
+        except EspalierError as error:
+            self.add(str(error))
+            self.sections |= {section} if section else set()
+
+    def tell(self) -> None:
+        """Raise what was collected; of very much the beginning."""
+        if not self.texts:
+            return
+        if len(self.texts) == 1:
+            raise EspalierError(self.texts[0])
+        left = len(self.texts) - MOST_FAULTS
+        shown = [f"  - {text}" for text in self.texts[:MOST_FAULTS]] + ([f"  and {left} more"] if left > 0 else [])
+        raise EspalierError("\n".join([f"{len(self.texts)} things are wrong:", *shown]))
 
 
 def renamed(values: dict[str, Any]) -> dict[str, Any]:
@@ -401,7 +452,7 @@ def _check_moved(names: list[str], where: str) -> None:
         raise EspalierError(f"{where}: {', '.join(found)}: write {'it' if len(found) == 1 else 'them'} there")
 
 
-class _BoundedLoader(yaml.SafeLoader):
+class BoundedLoader(yaml.SafeLoader):
     """YAML of plain values, without the few lines that unfold to gigabytes or are deeper than the stack."""
 
     depth = aliases = 0
@@ -421,7 +472,7 @@ class _BoundedLoader(yaml.SafeLoader):
 
 def from_yaml(text: str) -> Any:
     """The value of a YAML text; a YAMLError or ValueError for what is none or has no end."""
-    return yaml.load(text, _BoundedLoader)
+    return yaml.load(text, BoundedLoader)
 
 
 def _override(text: str, value: str) -> Any:
@@ -530,8 +581,8 @@ def check_templates(template: TemplateParams) -> None:
         raise EspalierError("template.lines and template.file are both null: expected templates in one of them")
 
 
-def _check_shares(params: Params) -> None:
-    total = sum(params.ingest.share(part) for part in ("dev", "test", "unlabelled"))
+def _check_shares(ingest: Ingest) -> None:
+    total = sum(ingest.share(part) for part in ("dev", "test", "unlabelled"))
     if total >= 1:
         raise EspalierError(
             f"ingest: dev_share + test_share + unlabelled_share is {total:g}, expected less than 1 "

@@ -158,9 +158,10 @@ def data_version(root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def main(root: Path, params: Params, progress: Progress) -> dict:
+def main(root: Path, params: Params, progress: Progress, project: Path | None = None) -> dict:
+    """Features of the tokens in `root`; the files that templates name lie in `project`, which is `root` by default."""
     progress.begin(None, "token")
-    (lines, lists), info = read_templates(root, params.template), store.token_info(root, "train")
+    (lines, lists), info = read_templates(project or root, params.template), store.token_info(root, "train")
     label_texts: set[str] = set()
 
     def blocks(split: str, note: str) -> Iterator[pl.DataFrame]:

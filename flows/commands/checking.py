@@ -17,6 +17,7 @@ GROUP = Group()
     DIRECT,
     flag("--json", "print the comparisons as JSON"),
     QUIET,
+    example="espalier reproduce semisup --quick",
 )
 def reproduce(args) -> None:
     from espalier.flows.experiments import corpora_folder, run_direct
@@ -50,7 +51,7 @@ def _comparison_lines(name: str, found: dict) -> list[str]:
     return [name, *rows, f"  report {found['paths']['html']}"]
 
 
-@GROUP.command("check the installation and the project", AS_JSON)
+@GROUP.command("check the installation and the project", AS_JSON, example="espalier doctor")
 def doctor(args) -> int:
     from espalier.flows.doctor import doctor as examine
 

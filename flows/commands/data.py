@@ -23,12 +23,12 @@ READING = (
     argument("--sequence", metavar="NAME", help="arrow, parquet: column that tells sequences apart (sequence)"),
     argument("--unknown", metavar="MARK", help="label of tokens whose label is not known, such as _ (none)"),
     argument("--set-separator", metavar="TEXT", help="between labels of which one is right, such as | (none)"),
-    flag("--unlabelled", "the files have no labels"),
 )
+UNLABELLED = flag("--unlabelled", "the files have no labels")
 
 
-def _reading(args, options=None):
-    """How files are read: what was said on the command line, else `options`, else the defaults; '' says none."""
+def reading_of(args, options=None):
+    """How files are read: what was said by `READING`, else `options`, else the defaults; '' says none."""
     from dataclasses import replace
 
     from espalier.tasks.formats import Reading
@@ -49,13 +49,15 @@ def _reading(args, options=None):
     argument("--scheme", metavar="SCHEME", help="convert labels to iob1, iob2, bioes or bilou (as they are)"),
     argument("--scheme-from", metavar="SCHEME", help="the scheme that they have (by the labels)"),
     *READING,
+    UNLABELLED,
+    example="espalier convert train.conll train.jsonl --scheme bioes",
 )
 def convert(args) -> None:
     from dataclasses import replace
 
     from espalier.tasks import formats
 
-    options = replace(_reading(args), scheme_in=args.scheme_from, scheme_out=args.scheme)
+    options = replace(reading_of(args), scheme_in=args.scheme_from, scheme_out=args.scheme)
     blocks = formats.read_blocks(formats.expand(Path("."), args.input), options, not args.unlabelled)
     marks = {"unknown": options.unknown, "set_separator": options.set_separator}
     counts = formats.write(args.output, blocks, args.to, args.separator, **marks)
@@ -68,6 +70,8 @@ def convert(args) -> None:
     argument("files", nargs="*", metavar="FILE", help="files or patterns (the project's source)"),
     AS_JSON,
     *READING,
+    UNLABELLED,
+    example="espalier profile train.conll",
 )
 def profile(args) -> None:
     from espalier.tasks.sources import profile as profiling
@@ -85,7 +89,7 @@ def _profiled(args) -> tuple:
     from espalier.tasks import formats
 
     if args.files:
-        root, patterns, options = Path("."), args.files, _reading(args)
+        root, patterns, options = Path("."), args.files, reading_of(args)
     else:
         from espalier.tasks.ingest import SOURCES
         from espalier.tasks.sources import files
@@ -93,14 +97,14 @@ def _profiled(args) -> tuple:
         project = project_of(args)
         root, ingest = project.root, project.params.ingest
         if SOURCES[ingest.source] is not files.read:
-            if _reading(args) != formats.Reading():
+            if reading_of(args) != formats.Reading():
                 raise EspalierError(
                     f"ingest.source is {ingest.source}: it is no file that options could say how to read"
                 )
             return SOURCES[ingest.source](root, ingest).parts["train"](), [ingest.source], "line"
         if not ingest.path:
             raise EspalierError("ingest.path is null: name the file to profile, here or there")
-        patterns, options = [ingest.path, *(ingest.more or [])], _reading(args, files.reading(ingest))
+        patterns, options = [ingest.path, *(ingest.more or [])], reading_of(args, files.reading(ingest))
     paths = [path for pattern in patterns for path in formats.expand(root, pattern)]
     unit = formats.format_of(paths[0], options.format)[1].unit
     return formats.read_located(paths, options, not args.unlabelled), paths, unit

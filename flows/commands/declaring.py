@@ -1,8 +1,8 @@
 """How a command is declared: its help, its arguments and the function that runs it, stated once and side by side.
 
-A module of commands makes a `Group` and puts `@GROUP.command(help, argument(…), …)` before each function, whose name
-is that of the command (`import_` that of `import`, a word of Python). The function takes the parsed arguments; what it
-returns is the exit code, None is 0.
+A module of commands makes a `Group` and puts `@GROUP.command(help, argument(…), …, example=…)` before each function,
+whose name is that of the command (`import_` that of `import`, a word of Python). The function takes the parsed
+arguments; what it returns is the exit code, None is 0.
 """
 
 import argparse
@@ -27,6 +27,15 @@ def flag(name: str, help: str) -> Argument:
     return argument(name, action="store_true", help=help)
 
 
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command, whose help ends with an example that stands as it was written."""
+
+    example: str | None = None
+
+    def format_help(self) -> str:
+        return super().format_help() + (f"\nexample:\n  {self.example}\n" if self.example else "")
+
+
 class Command(NamedTuple):
     """A command with all that the parser must know of it."""
 
@@ -35,11 +44,13 @@ class Command(NamedTuple):
     arguments: tuple[Argument, ...]
     run: Callable[[argparse.Namespace], int | None]
     epilog: str | None = None
+    example: str | None = None
 
     def add_to(self, parsers) -> None:
-        """Add its parser to the subparsers of `espalier`."""
+        """Add its parser to the subparsers of `espalier`, which make a `CommandParser`."""
         description = self.help[0].upper() + self.help[1:] + "."
         parser = parsers.add_parser(self.name, help=self.help, description=description, epilog=self.epilog)
+        parser.example = self.example
         for names, settings in self.arguments:
             parser.add_argument(*names, **settings)
 
@@ -50,11 +61,13 @@ class Group:
     def __init__(self):
         self.commands: list[Command] = []
 
-    def command(self, help: str, *arguments: Argument, epilog: str | None = None) -> Callable:
+    def command(
+        self, help: str, *arguments: Argument, epilog: str | None = None, example: str | None = None
+    ) -> Callable:
         """A decorator that declares a function as the command of its name and leaves it as it is."""
 
         def declare(function: Callable[[argparse.Namespace], int | None]) -> Callable:
-            self.commands.append(Command(function.__name__.rstrip("_"), help, arguments, function, epilog))
+            self.commands.append(Command(function.__name__.rstrip("_"), help, arguments, function, epilog, example))
             return function
 
         return declare

@@ -13,6 +13,7 @@ GROUP = Group()
     "all retrainings: quality, size, time, drift, and what was decided",
     argument("--last", type=whole_number, default=0, metavar="N", help="only the newest N"),
     AS_JSON,
+    example="espalier history --last 10",
 )
 def history(args) -> None:
     from espalier.tasks.keeping import history as past
@@ -29,6 +30,7 @@ def history(args) -> None:
     argument("to", nargs="?", default="1", metavar="TO", help="how many champions back, or a model's hash (1)"),
     argument("--reason", metavar="TEXT", help="why; it is recorded"),
     argument("--by", metavar="NAME", help="who does it (user and machine)"),
+    example='espalier rollback --reason "worse on names"',
 )
 def rollback(args) -> None:
     from espalier.flows.locks import lease
@@ -51,6 +53,7 @@ def rollback(args) -> None:
     argument("id", metavar="ID", help="of the retraining, or the hash of its model; the beginning will do"),
     argument("--to", type=Path, metavar="DIR", help="a new folder (restored/ID)"),
     flag("--in-place", "as the candidate and its report, for `promote`"),
+    example="espalier restore 20261118 --to earlier",
 )
 def restore(args) -> None:
     from espalier.flows.locks import lease

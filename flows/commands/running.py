@@ -29,6 +29,7 @@ STAGE_NAMES = ("ingest", "template", "weigh", "train", "evaluate", "report")
     ),
     flag("--json", "print the figures of each step as JSON"),
     epilog=CODES,
+    example="espalier run --set crf.rho1=2",
 )
 def run(args) -> int:
     from espalier.flows.signals import ending_cleanly
@@ -87,6 +88,7 @@ def summary(project) -> str:
     *PARAMETERS,
     argument("name", choices=STAGE_NAMES, metavar="NAME", help=", ".join(STAGE_NAMES)),
     flag("--json", "print its figures as JSON"),
+    example="espalier stage ingest",
 )
 def stage(args) -> None:
     from espalier.flows.locks import lease
@@ -105,7 +107,12 @@ def stage(args) -> None:
         print_json(figures)
 
 
-@GROUP.command("features, bytes and seconds per iteration before training", *PARAMETERS, AS_JSON)
+@GROUP.command(
+    "features, bytes and seconds per iteration before training",
+    *PARAMETERS,
+    AS_JSON,
+    example="espalier plan --set crf.rho1=2",
+)
 def plan(args) -> None:
     from espalier.tasks.training import plan as planning
 
@@ -154,6 +161,7 @@ def cluster_text(cluster: dict) -> str:
     argument("--reason", metavar="TEXT", help="why it is forced"),
     argument("--by", metavar="NAME", help="who forces it (user and machine)"),
     epilog=CODES,
+    example='espalier promote --force --reason "the old labels were wrong"',
 )
 def promote(args) -> int:
     from espalier.flows.locks import lease

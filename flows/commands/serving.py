@@ -11,6 +11,7 @@ GROUP = Group()
     argument("--timezone", default="UTC", metavar="ZONE", help="of the times, for example Europe/Paris (UTC)"),
     argument("--name", default="scheduled", help="of the deployment (scheduled)"),
     argument("--port", type=int, help="of the server that is started when there is none (4200)"),
+    example='espalier serve --cron "0 3 * * *"',
 )
 def serve(args) -> None:
     from espalier.flows import serve as serving
@@ -23,6 +24,7 @@ def serve(args) -> None:
     argument("--port", type=int, help="port on 127.0.0.1 (4200)"),
     flag("--open", "open it in the browser"),
     flag("--env", "print what `prefect` needs to reach it, for a shell"),
+    example="espalier dashboard --open",
 )
 def dashboard(args) -> None:
     from espalier.flows import serve as serving

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from espalier.flows.commands.declaring import argument, flag
@@ -42,6 +43,13 @@ def project_of(args, add=()):
 def print_json(data) -> None:
     """Print figures for machines; equal figures give equal text."""
     print(json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True))
+
+
+def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a terminal: the first column flush left, the others flush right."""
+    lines = [heads, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    return "\n".join("  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines)
 
 
 def warn(text: str) -> None:

@@ -61,6 +61,7 @@ def _model_path(args) -> Path:
     argument(
         "--unknown", metavar="TEXT", help="what stands there where none is known (as in the training files, or _)"
     ),
+    example="espalier tag text.conll > tagged.conll",
 )
 def tag(args) -> None:
     from espalier.engine import families
@@ -81,6 +82,7 @@ def tag(args) -> None:
     *INPUT,
     argument("--top", type=whole_number, default=5, metavar="N", help="weights shown for each token (5)"),
     flag("--json", "as JSON, one sequence a line"),
+    example="echo lattice | espalier explain --words",
 )
 def explain(args) -> None:
     from espalier.engine import families
@@ -115,6 +117,7 @@ def explain(args) -> None:
         help="draw the weights of a template by value and label, as .html or .svg",
     ),
     argument("--template", metavar="LINE", help="template of the picture (one with weights of pairs)"),
+    example="espalier inspect --label B-PER --top 10",
 )
 def inspect(args) -> None:
     from espalier.engine import families
@@ -152,6 +155,7 @@ def inspect(args) -> None:
     flag("--sparser", "the smallest model within a standard error of the best"),
     DIRECT,
     flag("--json", "print the points as JSON"),
+    example="espalier sweep --points 5",
 )
 def sweep(args) -> None:
     from espalier.flows.terminal import Terminal

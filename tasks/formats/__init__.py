@@ -30,6 +30,7 @@ __all__ = [
     "place",
     "read_blocks",
     "read_located",
+    "scheme_in",
     "scheme_of",
     "write",
 ]
@@ -155,8 +156,13 @@ def _files(paths: list[Path], options: Reading, labelled: bool, size: int, notes
 
 def scheme_of(paths: list[Path], options: Reading) -> str | None:
     """The scheme that the labels of files follow best; None where they are no chunks."""
+    return scheme_in(read_blocks(paths, replace(options, scheme_in=None, scheme_out=None), True))
+
+
+def scheme_in(blocks: Iterable[pl.DataFrame]) -> str | None:
+    """The same of blocks of labelled sequences."""
     codes, wrong = set(), dict.fromkeys(schemes.LETTERS, 0)
-    for block in read_blocks(paths, replace(options, scheme_in=None, scheme_out=None), True):
+    for block in blocks:
         tags = schemes.tags_of(block["label"], block["sequence"].to_numpy())
         codes |= set(np.unique(tags.code).tolist())
         for name in wrong:

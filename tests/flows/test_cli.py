@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib import metadata
@@ -53,6 +55,14 @@ def subprocess_run(*arguments, code=None, **options):
 def test_help_of_every_command(espalier, command):
     code, out, err = espalier(command, "--help")
     assert code == 0 and out.startswith(f"usage: espalier {command}") and err == ""
+
+
+@pytest.mark.parametrize("command", cli.DECLARED, ids=lambda command: command.name)
+def test_every_help_has_an_example_that_is_understood(espalier, command):
+    out = espalier(command.name, "--help")[1]
+    assert out.endswith(f"\nexample:\n  {command.example}\n")
+    words = re.search(r"espalier (.*?)( [|>] .*|\))?$", command.example)[1]
+    assert cli.parser().parse_args(shlex.split(words)).command == command.name
 
 
 def test_help_lists_every_command(espalier):

@@ -82,7 +82,7 @@ def test_parameters_that_cannot_be_read(project):
 
 def test_a_folder_without_parameters(tmp_path):
     found = of(doctor(tmp_path), "params.yaml")
-    assert not found.ok and "python -m espalier.tasks.params" in found.remedy
+    assert not found.ok and "`espalier init`" in found.remedy
 
 
 def test_dvc_yaml_is_compared_with_the_table(project):

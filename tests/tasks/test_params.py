@@ -155,6 +155,29 @@ def test_a_wrong_value_is_named_with_what_was_expected(tmp_path, text, expected)
     assert message.startswith(f"{tmp_path / 'params.yaml'}: ")
 
 
+def test_all_that_is_wrong_is_told_at_once(tmp_path):
+    text = "crf: {rho1: many, rho: 1}\ntrian: {seed: 1}\ntrain: {rho2: 1, seed: -1}\nweigh: 3\ngiven: {a: 1}\n"
+    message = refusal(tmp_path, text, ["crf.rho2=x", "promote.level"])
+    head, *lines = message.split("\n")
+    file = f"  - {tmp_path / 'params.yaml'}: "
+    assert head == f"{len(lines)} things are wrong:"
+    assert [line.removeprefix(file).partition(":")[0].partition(",")[0] for line in lines] == [
+        "train.rho2 is now crf.rho2", "crf.rho1 is 'many'", "unknown parameter 'crf.rho'", "unknown section 'trian'",
+        "train.seed is -1", "section weigh holds 3", "unknown section 'given'", "  - --set", "  - --set promote.level",
+    ]  # fmt: skip
+
+
+def test_checks_of_a_section_wait_until_its_values_are_right(tmp_path):
+    both = "template: {lines: null}\ningest: {dev_share: 1, source: nowhere}"
+    assert refusal(tmp_path, both).startswith("2 things are wrong:")  # no word of shares
+    assert "dev_share" in refusal(tmp_path, "template: {lines: null}\ningest: {dev_share: 1}")
+
+
+def test_of_very_many_faults_the_first_are_told(tmp_path):
+    message = refusal(tmp_path, "".join(f"section{i}: {{a: 1}}\n" for i in range(500)))
+    assert message.startswith("500 things are wrong:") and message.endswith("\n  and 480 more")
+
+
 def test_a_number_too_large_for_a_float_is_no_number(tmp_path):
     assert "expected a number" in refusal(tmp_path, f"crf: {{rho1: {'9' * 400}}}")
 
@@ -195,9 +218,7 @@ def test_a_file_that_is_no_utf8(tmp_path):
 
 
 def test_a_missing_file_names_the_remedy(tmp_path):
-    with pytest.raises(
-        EspalierError, match=r"nowhere.yaml: there is no parameter file; `python -m espalier.tasks.params` writes"
-    ):
+    with pytest.raises(EspalierError, match="nowhere.yaml: there is no parameter file; `espalier init` begins one"):
         load_params(tmp_path / "nowhere.yaml")
 
 
