@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from espalier.engine.families import FAMILIES
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import store
 from espalier.tasks.judging import headline
@@ -18,6 +19,7 @@ MEASURES = (
     ("excess_log_loss", "excess over the reference, nats per {token}", "{:+.4f}"),
     ("excess_risk", "excess risk, exact, nats per {sequence}", "{:.4f}"),
     ("calibration_error", "calibration error", "{:.2%}"),
+    ("family", "family of models", "{}"),
     ("active", "active weights", "{:,}"),
     ("features", "possible weights", "{:,}"),
     ("objective", "objective", "{:,.2f}"),
@@ -60,8 +62,8 @@ def metrics_table(root: Path, champion: dict | None = None) -> list[dict[str, st
 
     With the champion's metrics there is a column more.
     """
-    metrics, nouns = _readable(store.read_metrics(root)), store.read_manifest(root)["nouns"]
-    other = _readable(champion) if champion else {}
+    metrics, nouns = _readable(store.read_metrics(root), root / store.CANDIDATE), store.read_manifest(root)["nouns"]
+    other = _readable(champion, root / store.CHAMPION) if champion else {}
     measure = headline.measure_in(metrics)
     called = headline.names(measure, nouns)
     rows = [(name, called[name], headline.written) for name in headline.shown(measure)]
@@ -78,8 +80,9 @@ def _formatter(form: str) -> Callable[[dict, str], str]:
     return lambda figures, name: form.format(figures[name])
 
 
-def _readable(metrics: dict) -> dict:
-    total = {"active": sum(metrics[name] for name in ACTIVE)}
+def _readable(metrics: dict, model: Path) -> dict:
+    """With the sum of active weights, the family of the model, and words for what is kept as a name."""
+    total = {"active": sum(metrics[name] for name in ACTIVE), "family": FAMILIES[store.read_model(model).family].called}
     return metrics | total | {"stop_reason": STOP_REASONS.get(metrics["stop_reason"], metrics["stop_reason"])}
 
 

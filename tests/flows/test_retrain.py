@@ -49,6 +49,11 @@ class TestEmbedded:
         assert (told["good"]["state"], told["good"]["name"]) == ("COMPLETED", "Completed")
         assert told["good"]["tasks"] == [[name, "COMPLETED", 1] for name in STEPS]
 
+    def test_a_run_is_called_after_its_project_and_when_it_began(self, told, project):
+        names = [told[run]["called"] for run in ("good", "bad", "refused", "typed", "again")]
+        assert all(re.fullmatch(rf"{project.name} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d", name) for name in names)
+        assert names == sorted(set(names))
+
     def test_each_task_waits_for_the_one_before_it_and_for_nothing_else(self, told):
         assert told["good"]["waits"] == [True] * (len(STEPS) - 1)
 
@@ -61,11 +66,11 @@ class TestEmbedded:
     def test_artefacts_show_progress_metrics_report_and_decision(self, told, project):
         artefacts = told["good"]["artefacts"]
         found = {"corpus-profile", "cost-plan", "training", "metrics", "report", "decision"}
-        assert set(artefacts) == found | {f"progress-{name}" for name in STEPS}
-        assert all(artefacts[f"progress-{name}"]["data"] == 100 for name in STEPS)
+        assert set(artefacts) == found, "bars of a run that is over are gone"
+        assert not any(key.startswith("progress-") for key in told["bad"]["artefacts"]), "also of one that failed"
         rows = {row["measure"]: row["value"] for row in json.loads(artefacts["metrics"]["data"])}
         assert re.fullmatch(r"[0-9.]+% \([0-9.]+% to [0-9.]+%\)", rows["state error"])
-        assert int(rows["iterations"]) <= 15
+        assert int(rows["iterations"]) <= 15 and rows["family of models"] == "sparse conditional random field"
         assert (project / "reports" / "report.html").resolve().as_uri() in artefacts["report"]["data"]
         assert artefacts["decision"]["data"].startswith("## Promoted")
 
