@@ -61,7 +61,8 @@ def _header(title: str, last: dict, project: str, links: Iterable[tuple[str, str
     """Whose decision it is, when it was made, on what, and where to read on."""
     told = [("Project", project), ("When (UTC)", when(last["time"]))]
     told += [("Decision", tag("code", last["id"]))] if last.get("id") else []
-    told += [("Data version", tag("code", short(last["data_version"])))] if last.get("data_version") else []
+    versions = (("Data version", "data_version"), ("Version of the test data", "test_version"))
+    told += [(name, tag("code", short(last[key]))) for name, key in versions if last.get(key)]
     others = join((tag("a", name, href=address) for name, address in links), ", ")
     told += [("Read on", others)] if others else []
     return join([tag("p", "Espalier decision", class_="eyebrow"), tag("h1", title), facts(told)])
@@ -91,8 +92,6 @@ def _figures(last: dict) -> list[Html]:
         found = last["drift"]
         limit = "no limit" if found["limit"] is None else f"limit {found['limit']:g}"
         figures.append(card("Drift", number(found["jensen_shannon"]), f"bits, {limit}"))
-    if last.get("test_version"):
-        figures.append(card("Test data", tag("code", short(last["test_version"])), "version"))
     return figures
 
 
@@ -114,7 +113,7 @@ def _labels(last: dict) -> Html | None:
          f"{points(row['low']).removesuffix(' points')} to {points(row['high'])}")
         for row in rows
     ]  # fmt: skip
-    heads = ("Label", "", "In the test data", "Champion F1", "Challenger F1", "Difference", "Interval")
+    heads = ("Label", "Verdict", "In the test data", "Champion F1", "Challenger F1", "Difference", "Interval")
     caption = f"{number(len(rows))} of {count(last['labels_compared'], 'label')}, the largest loss first"
     return table(caption, heads, cells, (2, 3, 4, 5, 6), "stack")
 
