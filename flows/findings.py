@@ -8,6 +8,7 @@ from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import store
 from espalier.tasks.judging import headline
 from espalier.tasks.pages.page import percent
+from espalier.tasks.pages.path_page import is_chosen
 from espalier.tasks.sources import profile
 
 # Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format; errors stand before them.
@@ -121,6 +122,19 @@ def plan_table(figures: dict) -> list[dict[str, str]]:
          f"at most {seconds * figures['max_iterations']:,.0f} s for {figures['max_iterations']:,} iterations"),
     )  # fmt: skip
     return [dict(zip(("what", "value", "of which"), row, strict=True)) for row in rows]
+
+
+def sweep_table(figures: dict) -> list[dict[str, str]]:
+    """The points of a path of rho1 as rows, the chosen one marked; what the choice goes by stands first."""
+    names = dict.fromkeys((figures["measure"], headline.TOKEN))
+    return [
+        {"chosen": "→" if is_chosen(point, figures) else "", "rho1": f"{point['rho1']:.4g}",
+         "active weights": f"{point['active']:,}"}
+        | {f"development {headline.HEADS[name]}": percent(point[f"dev_{name}"], 2) for name in names}
+        | {"training token error": percent(point["train_token_error"], 2), "objective": f"{point['objective']:,.2f}",
+           "iterations": f"{point['iterations']:,}"}
+        for point in figures["points"]
+    ]  # fmt: skip
 
 
 def training_table(records: list[dict]) -> list[dict[str, str]]:

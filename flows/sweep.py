@@ -7,6 +7,7 @@ from prefect import Task, flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
+from espalier.flows import findings
 from espalier.flows.live import bars_until_the_end, run_name, unharmed
 from espalier.flows.locks import lease
 from espalier.flows.permitted import project_of
@@ -15,14 +16,12 @@ from espalier.flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_
 from espalier.tasks.progress import working
 from espalier.tasks.training import sweep as sweeping
 
-SHOWN = ("rho1", "active", "dev_token_error", "dev_f1", "train_token_error", "objective", "iterations")
-
 
 def publish(figures: dict) -> None:
     """The points as a table on the dashboard."""
-    rows = [{name: point[name] for name in SHOWN if name in point} for point in figures["points"]]
     with unharmed("the points of the sweep"):
-        create_table_artifact(rows, "sweep", f"Models along a path of rho1; chosen {figures['chosen']:.4g}")
+        title = f"Models along a path of rho1; chosen {figures['chosen']:.4g}"
+        create_table_artifact(findings.sweep_table(figures), "sweep", title)
 
 
 def path_task(project: Project, options: dict) -> Task:

@@ -399,6 +399,21 @@ def test_a_long_training_is_thinned_and_keeps_its_last_iteration():
     }]  # fmt: skip
 
 
+def test_the_points_of_a_sweep_are_told_in_words_by_what_they_are_judged_by():
+    point = {"rho1": 1.0, "rho2": 0.0, "active": 5000, "dev_token_error": 0.2, "dev_f1": 0.75,
+             "train_token_error": 0.125, "objective": 7000.5, "iterations": 3}  # fmt: skip
+    figures = {"measure": "f1", "chosen": 0.5, "chosen_rho2": 0.0, "points": [point, point | {"rho1": 0.5}]}
+    first, second = findings.sweep_table(figures)
+    assert first == {
+        "chosen": "", "rho1": "1", "active weights": "5,000", "development F1": "75.00%",
+        "development token error": "20.00%", "training token error": "12.50%", "objective": "7,000.50",
+        "iterations": "3",
+    }  # fmt: skip
+    assert second["chosen"] == "→" and second["rho1"] == "0.5"
+    by_tokens = findings.sweep_table(figures | {"measure": "token_error"})
+    assert [name for name in by_tokens[0] if name.startswith("development")] == ["development token error"]
+
+
 def test_the_champion_is_measured_on_the_same_data_by_its_own_labels(project_with_champion):
     """The table has what the metrics of its own run had; a label that it does not know has no log-loss."""
     root = project_with_champion
