@@ -281,7 +281,7 @@ def reach(b: Box) -> list[float]:
 def level_line(y: float, name: str, left: float = LEFT, top: float = TOP) -> Html:
     """A dashed line across the drawing; what it is stands in a key above, where no mark can cover it."""
     line = tag("line", x1=left, x2=WIDTH - RIGHT, y1=y, y2=y, class_="theory")
-    stroke = tag("line", x1=left, x2=left + 22, y1=top - 12, y2=top - 12, class_="theory")
+    stroke = tag("line", x1=left, x2=left + 22, y1=top - 12, y2=top - 12, class_="theory key")
     return join([line, stroke, text(name, left + 28, top - 8, "small", "start")])
 
 
