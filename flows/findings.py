@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from espalier.engine.families import FAMILIES
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import store
 from espalier.tasks.judging import headline
 from espalier.tasks.pages.page import percent
+from espalier.tasks.pages.path_page import is_chosen
 from espalier.tasks.sources import profile
 
 # Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format; errors stand before them.
@@ -18,6 +20,7 @@ MEASURES = (
     ("excess_log_loss", "excess over the reference, nats per {token}", "{:+.4f}"),
     ("excess_risk", "excess risk, exact, nats per {sequence}", "{:.4f}"),
     ("calibration_error", "calibration error", "{:.2%}"),
+    ("family", "family of models", "{}"),
     ("active", "active weights", "{:,}"),
     ("features", "possible weights", "{:,}"),
     ("objective", "objective", "{:,.2f}"),
@@ -60,8 +63,8 @@ def metrics_table(root: Path, champion: dict | None = None) -> list[dict[str, st
 
     With the champion's metrics there is a column more.
     """
-    metrics, nouns = _readable(store.read_metrics(root)), store.read_manifest(root)["nouns"]
-    other = _readable(champion) if champion else {}
+    metrics, nouns = _readable(store.read_metrics(root), root / store.CANDIDATE), store.read_manifest(root)["nouns"]
+    other = _readable(champion, root / store.CHAMPION) if champion else {}
     measure = headline.measure_in(metrics)
     called = headline.names(measure, nouns)
     rows = [(name, called[name], headline.written) for name in headline.shown(measure)]
@@ -78,8 +81,9 @@ def _formatter(form: str) -> Callable[[dict, str], str]:
     return lambda figures, name: form.format(figures[name])
 
 
-def _readable(metrics: dict) -> dict:
-    total = {"active": sum(metrics[name] for name in ACTIVE)}
+def _readable(metrics: dict, model: Path) -> dict:
+    """With the sum of active weights, the family of the model, and words for what is kept as a name."""
+    total = {"active": sum(metrics[name] for name in ACTIVE), "family": FAMILIES[store.read_model(model).family].called}
     return metrics | total | {"stop_reason": STOP_REASONS.get(metrics["stop_reason"], metrics["stop_reason"])}
 
 
@@ -118,6 +122,19 @@ def plan_table(figures: dict) -> list[dict[str, str]]:
          f"at most {seconds * figures['max_iterations']:,.0f} s for {figures['max_iterations']:,} iterations"),
     )  # fmt: skip
     return [dict(zip(("what", "value", "of which"), row, strict=True)) for row in rows]
+
+
+def sweep_table(figures: dict) -> list[dict[str, str]]:
+    """The points of a path of rho1 as rows, the chosen one marked; what the choice goes by stands first."""
+    names = dict.fromkeys((figures["measure"], headline.TOKEN))
+    return [
+        {"chosen": "→" if is_chosen(point, figures) else "", "rho1": f"{point['rho1']:.4g}",
+         "active weights": f"{point['active']:,}"}
+        | {f"development {headline.HEADS[name]}": percent(point[f"dev_{name}"], 2) for name in names}
+        | {"training token error": percent(point["train_token_error"], 2), "objective": f"{point['objective']:,.2f}",
+           "iterations": f"{point['iterations']:,}"}
+        for point in figures["points"]
+    ]  # fmt: skip
 
 
 def training_table(records: list[dict]) -> list[dict[str, str]]:

@@ -1,16 +1,20 @@
-"""What the dashboard shows of a training while it runs: what it will cost, and a table that grows with iterations."""
+"""What the dashboard shows of a run while it runs: its name, what a training will cost, and a table of iterations."""
 
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
 from prefect import get_client, get_run_logger
 from prefect.artifacts import create_table_artifact
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterType
+from prefect.runtime import flow_run
 
 from espalier.flows import findings
 from espalier.flows.server import full_disk
@@ -28,6 +32,31 @@ def unharmed(what: str) -> Iterator[None]:
     except Exception as error:
         full = full_disk(Path(os.environ.get("PREFECT_HOME") or "."))
         get_run_logger().warning("%s could not be told to the server: %s", what, full or error)
+
+
+def run_name() -> str:
+    """What a run is called on the dashboard: its project and when it began, such as `names 2026-11-17 03:15:02`."""
+    root = Path(flow_run.parameters.get("root") or ".")
+    return f"{root.resolve().name} {datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def without_bars(client: SyncPrefectClient, run: UUID) -> None:
+    """Take the progress bars of a run that is over from the dashboard: they say no more than its tasks."""
+    bars = ArtifactFilter(
+        flow_run_id=ArtifactFilterFlowRunId(any_=[run]), type=ArtifactFilterType(any_=["progress"])
+    )  # fmt: skip
+    for bar in client.read_artifacts(artifact_filter=bars):
+        client.delete_artifact(bar.id)
+
+
+@contextmanager
+def bars_until_the_end() -> Iterator[None]:
+    """The progress bars of this run stand on the dashboard until it ends, however it ends."""
+    try:
+        yield
+    finally:
+        with unharmed("the end of the progress"), get_client(sync_client=True) as client:
+            without_bars(client, UUID(flow_run.id))
 
 
 class Live(Progress):

@@ -14,9 +14,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from espalier.engine.runtime import threads
 from espalier.flows.experiments import LOCK, REFUSAL, Reproduction, chosen, corpora_folder, summary
+from espalier.flows.live import bars_until_the_end, run_name, unharmed
 from espalier.flows.locks import alone
 from espalier.flows.permitted import asked, folder_of
-from espalier.flows.retrain import Bar, Both, listener_of, unharmed
+from espalier.flows.retrain import Bar, Both, listener_of
 from espalier.tasks.experiments import Cell, Settings
 from espalier.tasks.progress import working
 
@@ -78,7 +79,7 @@ def run_experiment(root: Path, name: str, settings: Settings) -> dict:
     return figures
 
 
-@flow(name="reproduce", persist_result=False, retries=0)
+@flow(name="reproduce", flow_run_name=run_name, persist_result=False, retries=0)
 def reproduce(root: str = ".", name: str = "all", quick: bool = False) -> dict[str, dict]:
     """Compute experiments of the sources again and set our figures beside theirs.
 
@@ -94,7 +95,7 @@ def reproduce(root: str = ".", name: str = "all", quick: bool = False) -> dict[s
         folder = folder_of(root)
         settings = Settings(quick, corpora_folder(folder))
     names, figures = chosen(name, settings)
-    with alone(folder / LOCK, REFUSAL):
+    with alone(folder / LOCK, REFUSAL), bars_until_the_end():
         for key in names:
             figures[key] = run_experiment(folder, key, settings)
     return figures

@@ -42,7 +42,7 @@ from pydantic import Field
 from espalier.engine.families import FAMILIES
 from espalier.engine.runtime.compiling import Compiling
 from espalier.flows import findings
-from espalier.flows.live import Live, unharmed
+from espalier.flows.live import Live, bars_until_the_end, run_name, unharmed, without_bars
 from espalier.flows.locks import lease
 from espalier.flows.permitted import project_of
 from espalier.flows.pipeline import STEPS, Project
@@ -232,6 +232,7 @@ def end(client, run: UUID, state: State) -> None:
     for one in client.read_task_runs(task_run_filter=of_run):
         client.set_task_run_state(one.id, state, force=True)
     client.set_flow_run_state(run, state, force=True)
+    without_bars(client, run)
 
 
 def settle_earlier(schedule: UUID) -> None:
@@ -294,7 +295,7 @@ def named_overrides(trained: str, **values) -> list[str]:
     return found
 
 
-@flow(name="retrain", persist_result=False, retries=0)
+@flow(name="retrain", flow_run_name=run_name, persist_result=False, retries=0)
 def retrain(
     root: str = ".",
     overrides: list[str] | None = None,
@@ -317,7 +318,8 @@ def retrain(
         overrides: Parameters to use instead of those in the file, such as crf.rho1=0.2
         add: Labelled files of the project to add to the data for good; params.yaml names them from then on.
         source: Labelled file or pattern of the project to train on instead of ingest.path, for this run
-        family: Family of models to train, for this run
+        family: Family of models to train, for this run: crf (conditional random field), memm (maximum-entropy Markov
+            model) or hmm (hidden Markov model)
         rho1: Weight of the L1 norm for this run, or auto to choose it on the development data
         solver: How to minimise, for this run
         max_iterations: Iterations at most, for this run
@@ -330,7 +332,7 @@ def retrain(
     )
     project = project_of(root, [*(overrides or []), *named], add or [])
     project.force = force
-    with lease(project.root, "a retraining"):
+    with lease(project.root, "a retraining"), bars_until_the_end():
         settle_dead(str(project.root))
         try:
             with recorded(project, get_run_logger().warning) as decisions:

@@ -16,6 +16,7 @@ import yaml
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
+from espalier.flows.plots import PLOTS, write_templates
 from espalier.tasks import store
 from espalier.tasks.params import Params, load_params
 from espalier.tasks.progress import Progress
@@ -129,15 +130,6 @@ STAGES = (
     ),
 )  # fmt: skip
 
-PLOTS = {
-    f"{store.CURVES}/learning.csv": {"x": "iteration", "y": "objective", "title": "Objective"},
-    f"{store.CURVES}/calibration.csv": {"x": "confidence", "y": "accuracy", "title": "Calibration"},
-    f"{store.CURVES}/lengths.csv": {"x": "high", "y": "error", "title": "Error by length"},
-    f"{store.CURVES}/frequencies.csv": {"x": "low", "y": "error", "title": "Error by frequency of the input"},
-    f"{store.CURVES}/confusion.csv": {"x": "predicted", "y": "label", "template": "counts", "title": "Confusions"},
-}
-
-
 def stage(name: str) -> Stage:
     return next(s for s in STAGES if s.name == name)
 
@@ -164,14 +156,18 @@ def dvc_stage(item: Stage, params: Params, with_code: bool = True, root: Path = 
 
 def dvc_yaml(params: Params, with_code: bool = True, root: Path = Path(".")) -> str:
     """The text of dvc.yaml; a project that holds only data depends on no code (`with_code=False`)."""
-    plots = [{path: options} for path, options in PLOTS.items()]
+    plots = [{name: options} for name, options in PLOTS.items()]
     data = {"stages": {item.name: dvc_stage(item, params, with_code, root) for item in STAGES}, "plots": plots}
     head = "# Made from flows/stages.py by `python -m espalier.flows.stages`; do not edit.\n"
     return head + yaml.safe_dump(data, sort_keys=False, width=110)
 
 
 def refresh_dvc_yaml(root: Path, params: Params) -> bool:
-    """Write dvc.yaml when the table or the named files have changed; True when it was written."""
+    """Write dvc.yaml when the table or the named files have changed; True when it was written.
+
+    The templates of its plots are written with it.
+    """
+    write_templates(root)
     path, text = root / "dvc.yaml", dvc_yaml(params, (root / "engine").is_dir(), root)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False

@@ -7,21 +7,21 @@ from prefect import Task, flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
+from espalier.flows import findings
+from espalier.flows.live import bars_until_the_end, run_name, unharmed
 from espalier.flows.locks import lease
 from espalier.flows.permitted import project_of
 from espalier.flows.pipeline import Project
-from espalier.flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass, unharmed
+from espalier.flows.retrain import DELAYS, RETRIES, Bar, Both, listener_of, may_pass
 from espalier.tasks.progress import working
 from espalier.tasks.training import sweep as sweeping
-
-SHOWN = ("rho1", "active", "dev_token_error", "dev_f1", "train_token_error", "objective", "iterations")
 
 
 def publish(figures: dict) -> None:
     """The points as a table on the dashboard."""
-    rows = [{name: point[name] for name in SHOWN if name in point} for point in figures["points"]]
     with unharmed("the points of the sweep"):
-        create_table_artifact(rows, "sweep", f"Models along a path of rho1; chosen {figures['chosen']:.4g}")
+        title = f"Models along a path of rho1; chosen {figures['chosen']:.4g}"
+        create_table_artifact(findings.sweep_table(figures), "sweep", title)
 
 
 def path_task(project: Project, options: dict) -> Task:
@@ -43,7 +43,7 @@ def path_task(project: Project, options: dict) -> Task:
     return path
 
 
-@flow(name="sweep", persist_result=False, retries=0)
+@flow(name="sweep", flow_run_name=run_name, persist_result=False, retries=0)
 def sweep(root: str = ".", options: dict | None = None, overrides: list[str] | None = None) -> dict:
     """Train along a path of rho1 on the features that are there, and choose by the development data.
 
@@ -53,5 +53,5 @@ def sweep(root: str = ".", options: dict | None = None, overrides: list[str] | N
         overrides: Parameters to use instead of those in the file, such as crf.solver=pqn
     """
     project = project_of(root, overrides or [])
-    with lease(project.root, "a sweep"):
+    with lease(project.root, "a sweep"), bars_until_the_end():
         return path_task(project, options or {})(return_state=True).result()

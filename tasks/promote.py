@@ -22,7 +22,7 @@ from espalier.tasks.judging.kept_answers import answers_of
 from espalier.tasks.judging.regressions import compare_labels
 from espalier.tasks.keeping import archive, history
 from espalier.tasks.keeping.champion import lost, require, stranger
-from espalier.tasks.pages.decision_page import decision_page
+from espalier.tasks.pages.decision_page import write_page
 from espalier.tasks.pages.page import percent, points
 from espalier.tasks.params import Params, Promote, margin_of
 from espalier.tasks.progress import Progress
@@ -246,7 +246,7 @@ def main(
         with store.replacing(champion) as temporary:
             shutil.copyfile(candidate, temporary)
     store.write_jsonl(log, [*earlier, decision])
-    store.write_text(root / store.DECISION, decision_page([*earlier, decision]))
+    write_page(root, [*earlier, decision])
     archive.prune(root, [*earlier, decision], params.version.keep)
     progress.end(history.outcome(decision))
     return decision

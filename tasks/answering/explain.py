@@ -306,9 +306,9 @@ def as_text(told: dict) -> str:
 
 
 def _side(weight: dict) -> str:
-    """Weights of the other labelling count against the best one."""
+    """Whether a weight belongs to the other labelling, and how often it counts."""
     often = f"{abs(weight['times'])} × " if abs(weight["times"]) > 1 else ""
-    return ("not " if weight["times"] < 0 else "") + often
+    return ("otherwise " if weight["times"] < 0 else "") + often
 
 
 def _elsewhere(labels: list[str], other: dict, at: int, tokens: list[dict]) -> str:

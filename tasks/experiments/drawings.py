@@ -10,6 +10,7 @@ from espalier.tasks.pages.charts import (
     Scale,
     drawing,
     hit,
+    level_line,
     log_ticks,
     map_of_sizes,
     size_legend,
@@ -56,11 +57,7 @@ def xy_chart(
     foot = [tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=bottom, y2=bottom, class_="axis"),
             *(text(compact(t), x(t), bottom + 17) for t in x_ticks),
             text(x_name, (LEFT + WIDTH - RIGHT) / 2, bottom + 36, "axis-name")]  # fmt: skip
-    rule = []
-    if level:
-        at = y(level[1])
-        rule = [tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="theory"),
-                text(f"{level[0]} {write(level[1])}", LEFT + 4, at - 5, "small halo", "start")]  # fmt: skip
+    rule = [level_line(y(level[1]), f"{level[0]} {write(level[1])}", LEFT, TOP)] if level else []
     drawn = [_curve(curve, i, x, y, x_name, write, log_x) for i, curve in enumerate(curves)]
     told = "; ".join(
         f"{c.name} from {write(c.points[0][1])} at {number(c.points[0][0])} to {write(c.points[-1][1])} at "

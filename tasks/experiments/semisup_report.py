@@ -112,7 +112,7 @@ def means_table(found: Results, case: str, measure: str, caption: str, estimator
                 signed(100 * (s["mean"] / limit - 1), 2) + "%",
             ]
         rows.append(row)
-    return table(caption, heads, rows, range(len(heads)))
+    return table(caption, heads, rows, range(len(heads)), "stack")
 
 
 # Findings -------------------------------------------------------------------------------------------

@@ -40,22 +40,22 @@ def shown(measure: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((measure, TOKEN, "sequence_error")))
 
 
-def _ends(figures: Mapping[str, Any], measure: str) -> tuple[str, str] | None:
+def ends(figures: Mapping[str, Any], measure: str) -> tuple[str, str] | None:
     """Both ends of the interval in words; None where none is on record."""
-    ends = [figures.get(f"{measure}_{end}") for end in ("low", "high")]
-    return None if None in ends else (percent(ends[0], 2), percent(ends[1], 2))
+    low, high = (figures.get(f"{measure}_{end}") for end in ("low", "high"))
+    return None if None in (low, high) else (percent(low, 2), percent(high, 2))
 
 
 def written(figures: Mapping[str, Any], measure: str) -> str:
     """`79.20% (78.10% to 80.20%)`, without what is not on record."""
-    ends = _ends(figures, measure)
-    return percent(figures.get(measure), 2) + (f" ({ends[0]} to {ends[1]})" if ends else "")
+    interval = ends(figures, measure)
+    return percent(figures.get(measure), 2) + (f" ({interval[0]} to {interval[1]})" if interval else "")
 
 
 def between(figures: Mapping[str, Any], measure: str) -> str | None:
     """`between 78.10% and 80.20% in resamples of the test data`, for a page."""
-    ends = _ends(figures, measure)
-    return f"between {ends[0]} and {ends[1]} in resamples of the test data" if ends else None
+    interval = ends(figures, measure)
+    return f"between {interval[0]} and {interval[1]} in resamples of the test data" if interval else None
 
 
 def in_one_line(metrics: Mapping[str, Any], nouns: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from espalier.engine.errors import EspalierError
 from espalier.tasks import store
 from espalier.tasks.evaluate import model_figures
 from espalier.tasks.keeping import history
-from espalier.tasks.pages.decision_page import decision_page
+from espalier.tasks.pages.decision_page import write_page
 from espalier.tasks.params import Params
 
 DECISION_FILE, PARAMS_FILE = "decision.json", "params.yaml"
@@ -221,7 +221,7 @@ def roll_back(root: Path, digest: str, by: str, why: str | None) -> dict:
     with store.replacing(champion) as temporary:
         shutil.copyfile(model, temporary)
     store.write_jsonl(root / store.DECISIONS, [*decisions, record])
-    store.write_text(root / store.DECISION, decision_page([*decisions, record]))
+    write_page(root, [*decisions, record])
     return record
 
 

@@ -30,8 +30,10 @@ from espalier.tasks.pages.page import (
     short,
     table,
     tag,
+    when,
 )
 from espalier.tasks.pages.page import section as page_section
+from espalier.tasks.pages.verdict import mark
 from espalier.tasks.params import Params, renamed
 
 SECRET = ("notify",)  # sections that may hold addresses with keys in them
@@ -186,7 +188,8 @@ def as_text(rows: Sequence[dict]) -> str:
     for line, row in zip(lines, [None, *rows], strict=True):
         cells = [*map(str.ljust, line[:2], widths[:2]), *map(str.rjust, line[2:], widths[2:])]
         texts.append("  ".join(cells).rstrip())
-        texts += [f"    {note}" for note in (_notes(row) if row else ())]
+        for note in _notes(row) if row else ():
+            texts += [f"    - {reason}" for reason in note] if isinstance(note, list) else [f"    {note}"]
     return "\n".join(texts)
 
 
@@ -208,14 +211,15 @@ def _cells(row: dict, measures: list[tuple[str, str]]) -> tuple[str, ...]:
             number(row.get("iterations")), _total(row), _drift(row))  # fmt: skip
 
 
-def _notes(row: dict) -> list[str]:
+def _notes(row: dict) -> list[str | list[str]]:
+    """What had changed, why it was decided so, and warnings; several reasons are a list of their own."""
     notes = [f"{name}: {_value(before)} → {_value(after)}" for name, (before, after) in row.get("changed", {}).items()]
     step = f"{row['step']}: " if row.get("step") else ""
     if row.get("error"):
         notes.append(f"{step}{row['error']}")
     elif row.get("reason"):
         words, reasons = headline.why(row)
-        notes += [words + (":" if reasons else ""), *(f"- {text}" for text in reasons)]
+        notes += [f"{words}:", reasons] if reasons else [words]
     return [*notes, *(f"warning: {text}" for text in row.get("warnings", []))]
 
 
@@ -282,9 +286,9 @@ def _panels(runs: list[tuple[int, dict]]) -> Iterable[Html | None]:
 
 
 def _panel(key: str, title: str, runs, lines: list[tuple[str, str]], note: str, **options) -> Html | None:
-    """A chart of figures by run; None where no run has the first of them."""
+    """A chart of figures by run; None where fewer than two runs have the first of them, which is no trend."""
     runs = [(i, row) for i, row in runs if row.get(lines[0][1]) is not None]
-    if not runs:
+    if len(runs) < 2:
         return None
     found = [charts.Series(name, style, [row.get(source) for _, row in runs])
              for (name, source), style in zip(lines, "ab", strict=False)]  # fmt: skip
@@ -297,13 +301,26 @@ def _table(rows: list[dict]) -> Html:
     """The latest entries, latest first."""
     latest = rows[-SHOWN_ROWS:]
     measures = _measures(latest)
-    heads = ("When (UTC)", "Outcome", *(capital(head) for _, head in measures), "Active", "Seconds", "Drift", "Model",
-             "Changed, and why")  # fmt: skip
+    heads = ("When (UTC)", "Outcome", *(capital(head) for _, head in measures), "Active", "Seconds", "Drift", "Model")
     shown = [
-        (row["time"].replace("T", " ").removesuffix("+00:00"), row["outcome"],
-         *(_figure(row, key) for key, _ in measures), number(row.get("active")), _total(row), _drift(row),
-         short(row.get("model_sha256")), join([tag("div", note) for note in _notes(row)]))
+        (when(row["time"]), mark(row["outcome"]), *(_figure_cell(row, key) for key, _ in measures),
+         number(row.get("active")), _total(row), _drift(row), short(row.get("model_sha256")))
         for row in reversed(latest)
     ]  # fmt: skip
     of = f" (of {number(len(rows))})" if len(rows) > SHOWN_ROWS else ""
-    return table(f"Latest first{of}", heads, shown, range(2, 5 + len(measures)), "stack")
+    notes = [_notes_below(row) for row in reversed(latest)]
+    caption = f"Latest first{of}; below each what had changed, and why it was decided so"
+    return table(caption, heads, shown, range(2, 5 + len(measures)), "stack", notes)
+
+
+def _figure_cell(row: dict, key: str) -> Html:
+    """A figure; under what a row is judged by stands its interval."""
+    ends = headline.ends(row, key) if key == headline.measure_in(row) else None
+    return join([percent(row.get(key), 2), tag("small", f"{ends[0]} to {ends[1]}") if ends else ""])
+
+
+def _notes_below(row: dict) -> Html:
+    return join(
+        tag("ul", *(tag("li", text) for text in note)) if isinstance(note, list) else tag("div", note)
+        for note in _notes(row)
+    )

@@ -24,11 +24,21 @@ NOTHING = 1e-100  # smaller values are drawn as zero: their ratios overflow
 
 
 class Series(NamedTuple):
-    """One line: its name, its style (`a` or `b`) and one value for each x, None where there is none."""
+    """One line: its name, its style (`a` or `b`) and one value for each x, None where there is none.
+
+    `spread` is how far each value may be off to either side: it is drawn as a band around the line.
+    """
 
     name: str
     style: str
     values: Sequence[float | None]
+    spread: Sequence[float] | None = None
+
+    def band(self) -> list[tuple[float, float] | None]:
+        """Both ends of the band at each x; None where there is no value or no spread."""
+        spread = self.spread or [None] * len(self.values)
+        known = zip(self.values, spread, strict=True)
+        return [None if v is None or s is None else (v - s, v + s) for v, s in known]
 
 
 class Scale(NamedTuple):
@@ -148,11 +158,13 @@ def line_chart(
     `log_x` lays x, then ascending and above zero, on a logarithmic scale.
     """
     bottom = HEIGHT - BOTTOM
-    y, y_ticks = value_scale([v for s in series for v in s.values if v is not None], bottom, TOP)
+    reached = [v for s in series for v in s.values if v is not None]
+    reached += [end for s in series for ends in s.band() if ends for end in ends]
+    y, y_ticks = value_scale(reached, bottom, TOP)
     x, x_ticks = _along(xs, log_x)
     note = text("log scale", WIDTH - RIGHT, TOP - 8, "small", "end") if y.log else ""
     frame = (note, _grid(y, y_ticks, tick), _foot(x, x_ticks, compact, bottom, x_name))
-    lines = (_line(s, xs, x, y, best) for s in series)
+    lines = (join([_band(s, xs, x, y), _line(s, xs, x, y, best)]) for s in series)
     bands = _bands(x_name, xs, series, x, y, write)
     return drawing(key, title, _describe(x_name, xs, series, write), WIDTH, HEIGHT, *frame, *lines, *bands)
 
@@ -173,6 +185,16 @@ def _line(s: Series, xs: Sequence[int], x: Scale, y: Scale, best: int | None) ->
     marked = {best, spots[-1][0]} if spots else set()
     dots = (tag("circle", cx=px, cy=py, r=4, class_=f"dot {s.style}") for at, px, py in spots if at in marked)
     return join([tag("polyline", points=path, class_=f"line {s.style}"), *dots])
+
+
+def _band(s: Series, xs: Sequence[int], x: Scale, y: Scale) -> Html | str:
+    """The ground between both ends of each value's spread."""
+    ends = [(x(at), y(pair[0]), y(pair[1])) for at, pair in zip(xs, s.band(), strict=True) if pair]
+    if not ends:
+        return ""
+    outline = [(at, low) for at, low, _ in ends] + [(at, high) for at, _, high in reversed(ends)]
+    path = " ".join(f"{px:.1f},{py:.1f}" for px, py in outline)
+    return tag("polygon", points=path, class_=f"band {s.style}")
 
 
 def _bands(
@@ -244,7 +266,7 @@ def box_chart(
     note = text("log scale", WIDTH - RIGHT, TOP - 8, "small", "end") if y.log else ""
     names = {i + 0.5: b.name for i, b in enumerate(boxes)}
     frame = (note, _grid(y, y_ticks, tick), _foot(x, list(names), lambda at: names[at], bottom, x_name))
-    line = _theory(y(theory), f"{theory_name} {write(theory)}") if theory is not None else ""
+    line = level_line(y(theory), f"{theory_name} {write(theory)}") if theory is not None else ""
     drawn = (_box(b, x(i + 0.5), slot, y, write) for i, b in enumerate(boxes))
     told = "; ".join(f"{b.name}: median {write(b.median)}, mean {write(b.mean)}" for b in boxes)
     expected = f" Dashed: {theory_name} {write(theory)}." if theory is not None else ""
@@ -256,10 +278,11 @@ def reach(b: Box) -> list[float]:
     return [v for v in (b.low, b.high, b.mean, b.mark) if v is not None]
 
 
-def _theory(y: float, name: str) -> Html:
-    """The dashed line with its name at the left end, above it."""
-    line = tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="theory")
-    return join([line, text(name, LEFT + 4, y - 5, "small halo", "start")])
+def level_line(y: float, name: str, left: float = LEFT, top: float = TOP) -> Html:
+    """A dashed line across the drawing; what it is stands in a key above, where no mark can cover it."""
+    line = tag("line", x1=left, x2=WIDTH - RIGHT, y1=y, y2=y, class_="theory")
+    stroke = tag("line", x1=left, x2=left + 22, y1=top - 12, y2=top - 12, class_="theory key")
+    return join([line, stroke, text(name, left + 28, top - 8, "small", "start")])
 
 
 def _box(b: Box, at: float, slot: float, y: Scale, write: Callable[[float], str]) -> Html:

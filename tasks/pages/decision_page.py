@@ -1,53 +1,76 @@
 """The page of decisions: the verdict, all that speaks for and against it, and every decision before it."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from espalier.tasks import store
 from espalier.tasks.judging import headline
 from espalier.tasks.keeping.history import outcome
+from espalier.tasks.pages import path_page
 from espalier.tasks.pages.page import (
     MISSING,
     Html,
-    capital,
     card,
     cards,
     count,
+    escape,
+    facts,
     join,
-    lead,
+    listed,
     message,
     number,
     page,
     percent,
     points,
+    prose,
     section,
     short,
     table,
     tag,
+    when,
 )
+from espalier.tasks.pages.verdict import box, mark
 
 ROWS = 100  # decisions shown
 
 
-def decision_page(decisions: list[dict]) -> str:
-    """A page with the last decision and the ones before it."""
+PAGES = ((store.REPORT, "Report"), (path_page.PAGE, "Sweep"))  # that may lie beside it
+
+
+def write_page(root: Path, decisions: list[dict]) -> None:
+    """The page of a project, with links to those of its other pages that are there."""
+    links = [(name, Path(path).name) for path, name in PAGES if (root / path).is_file()]
+    store.write_text(root / store.DECISION, decision_page(decisions, root.resolve().name, links))
+
+
+def decision_page(decisions: list[dict], project: str, links: Iterable[tuple[str, str]] = ()) -> str:
+    """A page with the last decision and the ones before it; `links` are names and addresses of other pages."""
     last = decisions[-1]
     parts = [
-        ("verdict", capital(outcome(last)), _verdict(last)),
+        ("verdict", "The last decision", _verdict(last)),
         ("labels", "Label by label", _labels(last)),
         ("cases", "Cases that must not break", _cases(last)),
         ("history", "All decisions", _history(decisions)),
     ]
-    return page("Champion and challenger", join(section(*part) for part in parts if part[2]))
+    title, body = "Champion and challenger", join(section(*part) for part in parts if part[2])
+    return page(f"{title}: {project}", body, header_html=_header(title, last, project, links))
+
+
+def _header(title: str, last: dict, project: str, links: Iterable[tuple[str, str]]) -> Html:
+    """Whose decision it is, when it was made, on what, and where to read on."""
+    told = [("Project", project), ("When (UTC)", when(last["time"]))]
+    told += [("Decision", tag("code", last["id"]))] if last.get("id") else []
+    versions = (("Data version", "data_version"), ("Version of the test data", "test_version"))
+    told += [(name, tag("code", short(last[key]))) for name, key in versions if last.get(key)]
+    others = join((tag("a", name, href=address) for name, address in links), ", ")
+    told += [("Read on", others)] if others else []
+    return join([tag("p", "Espalier decision", class_="eyebrow"), tag("h1", title), facts(told)])
 
 
 def _verdict(last: dict) -> Html:
-    words, reasons = headline.why(last)
-    opening, listed = f"{capital(words)}{':' if reasons else '.'}", _list(reasons) if reasons else ""
     warnings = (message(f"Warning: {text}.") for text in last.get("warnings") or [])
-    return join([lead(opening), listed, *warnings, cards(_figures(last))])
-
-
-def _list(reasons: list[str]) -> Html:
-    return tag("ul", *(tag("li", f"{capital(text)}.") for text in reasons))
+    return join([box(outcome(last), *headline.why(last)), *warnings, cards(_figures(last))])
 
 
 def _figures(last: dict) -> list[Html]:
@@ -58,7 +81,8 @@ def _figures(last: dict) -> list[Html]:
         interval = f"between {points(found.low)} and {points(found.high)} in resamples of the test data"
         margin = f"margin {points(last['margin']).lstrip('+')}" if last.get("margin") is not None else None
         figures.insert(0, card("Champion", percent(found.champion, 2), name, _tokens(last, "champion")))
-        figures.append(card("Difference", points(found.difference), interval, margin))
+        difference = points(found.difference).removesuffix(" points")
+        figures.append(card("Difference", difference, "percentage points", interval, margin))
     if last.get("cases"):
         found = last["cases"]
         right, failed = number(found["cases"] - found["failed"]), found["champion_failed"]
@@ -68,8 +92,6 @@ def _figures(last: dict) -> list[Html]:
         found = last["drift"]
         limit = "no limit" if found["limit"] is None else f"limit {found['limit']:g}"
         figures.append(card("Drift", number(found["jensen_shannon"]), f"bits, {limit}"))
-    if last.get("test_version"):
-        figures.append(card("Test data", tag("code", short(last["test_version"])), "version"))
     return figures
 
 
@@ -86,11 +108,12 @@ def _labels(last: dict) -> Html | None:
     if not rows:
         return message(f"None of {count(last['labels_compared'], 'label')} has changed.")
     cells = [
-        (row["label"], "refused" if row["regressed"] else "", number(row["count"]), percent(row["champion_f1"], 2),
-         percent(row["challenger_f1"], 2), points(row["difference"]), f"{points(row['low'])} to {points(row['high'])}")
+        (row["label"], mark("refused") if row["regressed"] else "", number(row["count"]),
+         percent(row["champion_f1"], 2), percent(row["challenger_f1"], 2), points(row["difference"]),
+         f"{points(row['low']).removesuffix(' points')} to {points(row['high'])}")
         for row in rows
     ]  # fmt: skip
-    heads = ("Label", "", "In the test data", "Champion F1", "Challenger F1", "Difference", "Interval")
+    heads = ("Label", "Verdict", "In the test data", "Champion F1", "Challenger F1", "Difference", "Interval")
     caption = f"{number(len(rows))} of {count(last['labels_compared'], 'label')}, the largest loss first"
     return table(caption, heads, cells, (2, 3, 4, 5, 6), "stack")
 
@@ -112,16 +135,29 @@ def _cases(last: dict) -> Html | None:
 
 
 def _history(decisions: list[dict]) -> Html:
-    heads = ["When (UTC)", "Decision", "Measure", "Champion", "Challenger", "Difference", "Model", "Why"]
+    heads = ["When (UTC)", "Decision", "Measure", "Champion", "Challenger", "Difference", "Model"]
     of = "" if len(decisions) <= ROWS else f" (of {number(len(decisions))})"
-    rows = [_row(d, d is decisions[-1]) for d in reversed(decisions[-ROWS:])]
-    return table(f"Latest first{of}", heads, rows, (3, 4, 5), "stack")
+    latest_first = decisions[-ROWS:][::-1]
+    notes = [_why(d, d is decisions[-1]) for d in latest_first]
+    return table(f"Latest first{of}", heads, map(_row, latest_first), (3, 4, 5), "stack", notes)
 
 
-def _row(d: dict, latest: bool) -> list[Any]:
+def _why(d: dict, latest: bool) -> Html:
     """Reasons that stand in a list above are not listed again."""
-    found, (words, reasons) = headline.compared(d), headline.why(d)
-    why = join([words, ": above" if latest else _list(reasons)]) if reasons else words
-    when = d["time"].replace("T", " ").removesuffix("+00:00")
+    words, reasons = headline.why(d)
+    return join([prose(words), ": above" if latest else listed(reasons)]) if reasons else prose(words)
+
+
+def _row(d: dict) -> list[Any]:
+    found = headline.compared(d)
     values = [percent(value, 2) for value in (found.champion, found.challenger)]
-    return [when, outcome(d), found.name, *values, headline.difference_words(found), short(d["model_sha256"]), why]
+    model = short(d["model_sha256"])
+    return [when(d["time"]), mark(outcome(d)), found.name, *values, _difference(found), model]
+
+
+def _difference(found: headline.Compared) -> Html:
+    """The difference, its interval below it."""
+    if found.difference is None:
+        return escape(MISSING)
+    ends = f"{points(found.low).removesuffix(' points')} to {points(found.high)}"
+    return join([points(found.difference), tag("small", ends)])

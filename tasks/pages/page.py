@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any
 
 VOID = {"meta", "link", "input", "br"}
-SELF_CLOSING = {"rect", "line", "circle", "path", "polyline"}
+SELF_CLOSING = {"rect", "line", "circle", "path", "polyline", "polygon"}
 SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 MISSING = "–"
 
@@ -130,6 +130,13 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def when(time: Any) -> Html:
+    """A moment of a record, `2026-11-17T03:15:02+00:00`, as date and time of day; a line may end between the two."""
+    date, _, clock = str(time).removesuffix("+00:00").partition("T")
+    words = [tag("span", part) for part in (date, clock) if part]
+    return tag("time", join(words, " "), datetime=str(time))
+
+
 def short(version: Any, length: int = 12) -> str:
     """The head of a hash, enough to compare by eye."""
     return str(version)[:length] if version else MISSING
@@ -155,9 +162,20 @@ def lead(text: Any) -> Html:
     return tag("p", text, class_="lead")
 
 
+def prose(text: str) -> Html:
+    """A sentence that a terminal shows, too: what stands between backticks is set as code."""
+    parts = re.split(r"`([^`]+)`", text)
+    return join(tag("code", part) if at % 2 else part for at, part in enumerate(parts))
+
+
 def message(text: str) -> Html:
     """A plain sentence where there is nothing to draw."""
-    return tag("p", text, class_="message")
+    return tag("p", prose(text), class_="message")
+
+
+def listed(sentences: Iterable[str]) -> Html:
+    """Sentences as a list, each with a capital and a full stop."""
+    return tag("ul", *(tag("li", prose(f"{capital(text)}.")) for text in sentences))
 
 
 def card(name: str, figure: Any, *notes: Any, broad: bool = False) -> Html:
@@ -182,23 +200,34 @@ def table(
     rows: Iterable[Sequence[Any]],
     numeric: Iterable[int] = (),
     class_: str | None = None,
+    notes: Sequence[Any] = (),
 ) -> Html:
     """A table whose first column names the row; `numeric` columns are set flush right.
 
+    `notes`, one for each row, stand below it over the whole width; an empty one is left out.
     On a phone a table of class `stack` shows each row as a card. The script lets a reader sort one of class `sortable`.
     """
     right = set(numeric)
     head = (tag("th", text, scope="col", class_=_side(at, right)) for at, text in enumerate(headings))
-    body = (_row(headings, cells, right) for cells in rows)
+    rows = list(rows)
+    below = notes or [""] * len(rows)
+    body = (_with_note(headings, cells, right, note) for cells, note in zip(rows, below, strict=True))
     inner = (tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *body))
     return tag("div", tag("table", *inner, class_=class_), class_="scroll")
 
 
-def _row(headings: Sequence[str], cells: Sequence[Any], right: set[int]) -> Html:
+def _with_note(headings: Sequence[str], cells: Sequence[Any], right: set[int], note: Any) -> Html:
+    if not note:
+        return _row(headings, cells, right)
+    under = tag("tr", tag("td", note, colspan=len(cells)), class_="note")
+    return join([_row(headings, cells, right, "noted"), under])
+
+
+def _row(headings: Sequence[str], cells: Sequence[Any], right: set[int], class_: str | None = None) -> Html:
     first = tag("th", cells[0], scope="row", class_=_side(0, right))
     named = zip(range(1, len(cells)), headings[1:], cells[1:], strict=True)
     rest = (tag("td", cell, class_=_side(at, right), data_name=name) for at, name, cell in named)
-    return tag("tr", first, *rest)
+    return tag("tr", first, *rest, class_=class_)
 
 
 def _side(at: int, right: set[int]) -> str | None:

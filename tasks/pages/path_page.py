@@ -13,6 +13,7 @@ from espalier.tasks.pages.page import (
     capital,
     card,
     cards,
+    facts,
     figure,
     join,
     lead,
@@ -22,6 +23,7 @@ from espalier.tasks.pages.page import (
     percent,
     table,
     tag,
+    when,
 )
 from espalier.tasks.pages.page import section as page_section
 
@@ -50,7 +52,7 @@ def as_text(figures: dict, root: Path) -> str:
             f"{mark}{p['rho1']:>9.4g} {p['active']:>10,}{value} {p['dev_token_error']:>10.2%} "
             f"{p['train_token_error']:>12.2%} {loss} {p['train_log_loss']:>11.4f}  {p['iterations']}"
         )
-    lines += [_verdict(figures), f"page {root / PAGE}"]
+    lines += [f"{_verdict(figures)}; `{_command(figures)}` trains with it", f"page {root / PAGE}"]
     return "\n".join(lines)
 
 
@@ -63,7 +65,12 @@ def _verdict(figures: dict) -> str:
     best, how = chosen_point(figures), headline.HEADS[figures["measure"]]
     why = f"the smallest model within a standard error of the best {how}" if figures["sparser"] else f"the best {how}"
     return (f"chosen rho1 {best['rho1']:.4g} by {why} on the development data: {best['active']:,} active weights; "
-            f"{figures['where']}; `espalier run --set crf.rho1={best['rho1']:.4g}` trains with it")  # fmt: skip
+            f"{figures['where']}")  # fmt: skip
+
+
+def _command(figures: dict) -> str:
+    """What trains with the chosen rho1."""
+    return f"espalier run --set crf.rho1={chosen_point(figures)['rho1']:.4g}"
 
 
 def section(root: Path) -> str:
@@ -75,20 +82,24 @@ def section(root: Path) -> str:
     text = (f"ρ₁ = {number(best['rho1'])} and ρ₂ = {number(best['rho2'])} were chosen, of {len(figures['points'])} "
             f"pairs of values, by the best {name} on the development data; {figures['where']}. The search took "
             f"{number(figures['iterations'])} iterations; the model of the report starts from that point.")  # fmt: skip
-    panels = _curves([p for p in figures["points"] if p["rho2"] == best["rho2"]], best, "rho1-")
+    panels = _curves([p for p in figures["points"] if p["rho2"] == best["rho2"]], best, figures["measure"], "rho1-")
     return page_section("rho1-path", "Size against quality", lead(text), *panels, _table(figures))
 
 
-def as_page(figures: dict) -> str:
-    """The path as curves and as a table."""
-    best, points = chosen_point(figures), figures["points"]
+def as_page(figures: dict, project: str, time: str) -> str:
+    """The path as curves and as a table; `time` is when it was followed."""
+    best, points, title = chosen_point(figures), figures["points"], "Models along a path of ρ₁"
+    trained = tag("p", tag("code", _command(figures)), " trains with it.")
+    told = facts([("Project", project), ("When (UTC)", when(time)), ("Points", number(len(points)))])
+    top = join([tag("p", "Espalier sweep", class_="eyebrow"), tag("h1", title), told])
     body = (
-        page_section("choice", "The choice", lead(f"{capital(_verdict(figures))}."), cards(_cards(figures, best))),
-        page_section("path", "Size against quality", *_curves(points, best)),
+        page_section("choice", "The choice", lead(f"{capital(_verdict(figures))}."), trained,
+                     cards(_cards(figures, best))),
+        page_section("path", "Size against quality", *_curves(points, best, figures["measure"])),
         page_section("points", "All points", _table(figures)),
-    )
+    )  # fmt: skip
     contents = (("choice", "The choice"), ("path", "Size against quality"), ("points", "All points"))
-    return page("Models along a path of ρ₁", join(body), contents=contents)
+    return page(f"{title}: {project}", join(body), header_html=top, contents=contents)
 
 
 def _cards(figures: dict, best: dict) -> list[Html]:
@@ -103,35 +114,49 @@ def _cards(figures: dict, best: dict) -> list[Html]:
     return found
 
 
-def _curves(points: list[dict], best: dict, prefix: str = "") -> list[Html]:
+def _curves(points: list[dict], best: dict, measure: str, prefix: str = "") -> list[Html]:
     """Curves over the number of active weights, and that number over rho1; models without a weight are left out.
 
-    `prefix` keeps the ids apart from those of other drawings of a page.
+    A band around `measure`, which the choice goes by, is its standard error. `prefix` keeps the ids apart from those
+    of other drawings of a page.
     """
     by_size = {p["active"]: p for p in points if p["active"]}
     rows = [by_size[size] for size in sorted(by_size)]
     if not rows:
         return [message("No model of this path has an active weight: go on to smaller ρ₁ (--to).")]
+    if len(rows) < 2:
+        return [message("One model with active weights makes no curve: ask for more points (--points).")]
     share = {"write": lambda v: percent(v, 2), "tick": lambda v: f"{100 * v:g}%"}
     panels = [
-        _panel(prefix + "error", "Token error", rows, "token_error", best, "share of labels that are wrong", **share),
-        _panel(prefix + "loss", "Log-loss", rows, "log_loss", best, "nats for each token"),
+        _panel(prefix + "error", "Token error", rows, "token_error", best, "share of labels that are wrong", measure,
+               **share),
+        _panel(prefix + "loss", "Log-loss", rows, "log_loss", best, "nats for each token", measure),
         _one(prefix + "cost", "Objective", "Active weights", rows, "active", "objective", best, "loss plus penalty"),
-    ]
+    ]  # fmt: skip
     for name in (headline.ENTITIES, EDIT_ERROR):
         if any(p.get(f"dev_{name}") is not None for p in rows):
             title, note = capital(headline.HEADS[name]), "of the development data"
             key = prefix + name.replace("_", "-")
-            panels.insert(0, _one(key, title, "Active weights", rows, "active", f"dev_{name}", best, note, **share))
+            spread = _spread(rows) if name == measure else None
+            panels.insert(0, _one(key, title, "Active weights", rows, "active", f"dev_{name}", best, note, spread,
+                                  **share))  # fmt: skip
     by_rho1 = sorted((p for p in points), key=lambda p: p["rho1"])
     panels.append(_one(prefix + "active", "Size", "ρ₁", by_rho1, "rho1", "active", best, "active weights"))
     what = f"Each point is a model of its own ρ₁ with ρ₂ = {number(best['rho2'])}; the dot marks the chosen one."
+    what += f" The band is a standard error of the {headline.HEADS[measure]} to either side."
     return [lead(what), tag("div", *panels, class_="panels")]
 
 
-def _panel(key: str, title: str, rows: list[dict], name: str, best: dict, note: str, **ways: Any) -> Html:
+def _spread(rows: list[dict]) -> list[float]:
+    return [p["standard_error"] for p in rows]
+
+
+def _panel(
+    key: str, title: str, rows: list[dict], name: str, best: dict, note: str, measure: str, **ways: Any
+) -> Html:  # fmt: skip
     """The same figure of the training and the development data."""
-    series = [charts.Series("development", "b", [p[f"dev_{name}"] for p in rows]),
+    spread = _spread(rows) if name == measure else None
+    series = [charts.Series("development", "b", [p[f"dev_{name}"] for p in rows], spread),
               charts.Series("training", "a", [p[f"train_{name}"] for p in rows])]  # fmt: skip
     series = [s for s in series if any(v is not None for v in s.values)]
     sizes = [p["active"] for p in rows]
@@ -139,8 +164,11 @@ def _panel(key: str, title: str, rows: list[dict], name: str, best: dict, note: 
     return figure(title, join([charts.line_legend(series), drawn]), note)
 
 
-def _one(key: str, title: str, x_name: str, rows, x: str, y: str, best: dict, note: str, **ways: Any) -> Html:
-    series = [charts.Series(title.lower(), "a", [p[y] for p in rows])]
+def _one(
+    key: str, title: str, x_name: str, rows: list[dict], x: str, y: str, best: dict, note: str,
+    spread: list[float] | None = None, **ways: Any,
+) -> Html:  # fmt: skip
+    series = [charts.Series(title.lower(), "a", [p[y] for p in rows], spread)]
     drawn = charts.line_chart(key, title, x_name, [p[x] for p in rows], series, best=best[x], log_x=True, **ways)
     return figure(title, drawn, note)
 

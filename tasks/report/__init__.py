@@ -4,7 +4,6 @@
 functions from plain data to markup.
 """
 
-from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,13 +107,14 @@ def render(inputs: Inputs) -> str:
     phrases, run = Phrases(templates, nouns), inputs.run
     sequences, limits = tagged(inputs.predictions), settings.get("report", {})
     shows = FAMILIES[meta.get("family") or "crf"].labeller.shows
-    scores = confusions.label_scores(Counter(pair for s in sequences for pair in zip(s.gold, s.said, strict=True)))
+    scores = confusions.label_scores(confusions.label_counts(sequences))
     found, error = {"profile": inputs.profile, "clusters": inputs.clusters}, inputs.calibration_error
     parts = (
         ("glance", "At a glance", glance.glance(run, m, found, scores, error, nouns)),
         ("results", "Results", summary.results(m, nouns)),
-        ("chunks", "Entities", entities.chunks(m, sequences)),
-        ("confusions", "Confusions", confusions.confusions(sequences, nouns)),
+        ("chunks", "Entities", entities.chunks(m)),
+        ("confusions", "Confusions",
+         entities.confusions(m, sequences, nouns) or confusions.confusions(sequences, nouns)),
         ("slices", "Where the errors are",
          slices.slices(slices.SliceColumns(inputs.predictions), inputs.window, m, nouns)),
         ("calibration", "Calibration", calibration.calibration(inputs.calibration, error, m, nouns)),
@@ -133,10 +133,11 @@ def render(inputs: Inputs) -> str:
     )  # fmt: skip
     shown = [made for part in parts if (made := part if isinstance(part, str) else part[2] and section(*part))]
     title = f"{capital(plural(nouns.token))} → {plural(nouns.label)}"
-    top, foot = summary.header(title, glance.badge(run.decision, m, nouns), m, meta, nouns), provenance.footer(meta)
+    top = summary.header(title, glance.badge(run.decision, m, nouns), m, meta, nouns, run)
     contents = [heading for made in shown if (heading := heading_of(made))]
     body = join(map(Html, shown))
-    return page(f"{title}: training report", body, header_html=top, contents=contents, footer_html=foot)
+    name = f"{title}: training report" + (f" of {run.project}" if run.project else "")
+    return page(name, body, header_html=top, contents=contents, footer_html=provenance.footer(meta))
 
 
 def picture_of(model: pa.Table, templates: list[str], nouns: Nouns, limits: dict[str, Any]) -> Html | None:

@@ -31,7 +31,7 @@ def confusions(sequences: list[Tagged], nouns: Nouns) -> Html:
     """The picture and the table of what is taken for what."""
     if not sequences:
         return message("There are no predictions: the test data are empty.")
-    counts = Counter(pair for s in sequences for pair in zip(s.gold, s.said, strict=True))
+    counts = label_counts(sequences)
     errors = Counter({pair: n for pair, n in counts.items() if pair[0] != pair[1]})
     if not errors:
         return message(f"Every {nouns.token} of the test data got the right {nouns.label}.")
@@ -39,6 +39,11 @@ def confusions(sequences: list[Tagged], nouns: Nouns) -> Html:
     maps = [tag("div", heat_figure(key, counts, errors, nouns), class_=key) for key in HEAT_LABELS]
     opening = lead(f"What is taken for what: {total}.")
     return join([opening, *maps, confusion_table(sequences, counts, errors, nouns), label_table(counts, nouns)])
+
+
+def label_counts(sequences: list[Tagged]) -> Counter:
+    """How often each pair of a right and a predicted label occurs."""
+    return Counter(pair for s in sequences for pair in zip(s.gold, s.said, strict=True))
 
 
 def heat_figure(key: str, counts: Counter, errors: Counter, nouns: Nouns) -> Html:
@@ -120,8 +125,8 @@ def label_scores(counts: Counter) -> list[Score]:
     return sorted(scores, key=lambda s: (-missed[s.label], s.label))
 
 
-def label_table(counts: Counter, nouns: Nouns) -> Html:
-    """Precision, recall and F1 of each label by itself."""
+def label_table(counts: Counter, nouns: Nouns, may_open: bool = True) -> Html:
+    """Precision, recall and F1 of each label by itself; open where they are few, unless it may not be."""
     scores = label_scores(counts)
     rows = [
         (code(s.label), percent(s.precision), percent(s.recall), percent(s.f1), number(s.support),
@@ -133,7 +138,7 @@ def label_table(counts: Counter, nouns: Nouns) -> Html:
     caption += f" ({LABELS} of {number(len(scores))})" if len(scores) > LABELS else ""
     shown = table(caption, heads, rows, (1, 2, 3, 4), "labels sortable")
     summary = f"Precision, recall and F1 of each {nouns.label}"
-    return tag("details", tag("summary", summary), shown, open=len(rows) <= OPEN_LABELS)
+    return tag("details", tag("summary", summary), shown, open=may_open and len(rows) <= OPEN_LABELS)
 
 
 def examples(sequences: list[Tagged], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Html]:

@@ -17,8 +17,9 @@ from espalier.engine.labels.spans import (
     spans,
 )
 from espalier.tasks.pages import charts
-from espalier.tasks.pages.page import Html, figure, join, lead, number, percent, table, tag
-from espalier.tasks.report.words import Metrics, Tagged, code
+from espalier.tasks.pages.page import Html, count, figure, join, lead, number, percent, table, tag
+from espalier.tasks.report.confusions import label_counts, label_table
+from espalier.tasks.report.words import Metrics, Nouns, Tagged, code
 
 GROUPS, EXAMPLES = 8, 3  # of each way to be wrong; of each group
 CONTEXT, LONGEST = 4, 12  # tokens shown beside an entity, and of one at most
@@ -32,15 +33,29 @@ WAYS = (
 )
 
 
-def chunks(m: Metrics, sequences: list[Tagged]) -> Html | None:
-    """Scores for each kind of entity; what went wrong with them where the labels of the test data mark any."""
+def chunks(m: Metrics) -> Html | None:
+    """Scores for each kind of entity."""
     if not m.get("chunks"):
         return None
-    parts = [lead("An entity counts as correct when its kind and both its ends are right."), score_table(m)]
-    if marks_entities(label for s in sequences for label in (*s.gold, *s.said)):
-        found = [(s, matches(spans(s.gold), spans(s.said))) for s in sequences]
-        parts += [fate_table(found), confusion_map(found), *examples(found)]
-    return join(parts)
+    return join([lead("An entity counts as correct when its kind and both its ends are right."), score_table(m)])
+
+
+def confusions(m: Metrics, sequences: list[Tagged], nouns: Nouns) -> Html | None:
+    """What became of the entities, what is taken for what, and where; single labels wait to be opened.
+
+    None where the labels of the test data mark no entities, or none is wrong.
+    """
+    if not m.get("chunks") or not marks_entities(label for s in sequences for label in (*s.gold, *s.said)):
+        return None
+    found = [(s, matches(spans(s.gold), spans(s.said))) for s in sequences]
+    fates = Counter(match.how for _, here in found for match in here)
+    if fates[RIGHT] == fates.total():
+        return None
+    gold, spurious = count(fates.total() - fates[SPURIOUS], "entity"), fates[SPURIOUS]
+    none = "1 predicted one is none" if spurious == 1 else f"{number(spurious)} predicted ones are none"
+    opening = lead(f"What is taken for what: {number(fates[RIGHT])} of {gold} are right, and {none}.")
+    single = label_table(label_counts(sequences), nouns, may_open=False)
+    return join([opening, fate_table(found), confusion_map(found), *examples(found), single])
 
 
 def score_table(m: Metrics) -> Html:

@@ -5,6 +5,7 @@ from typing import Any
 
 from espalier.tasks.judging import headline
 from espalier.tasks.judging.slices import Rate
+from espalier.tasks.keeping.history import outcome
 from espalier.tasks.pages.page import (
     Html,
     capital,
@@ -22,16 +23,13 @@ from espalier.tasks.pages.page import (
     table,
     tag,
 )
+from espalier.tasks.pages.verdict import VERDICTS, box
 from espalier.tasks.report.confusions import Score
 from espalier.tasks.report.record import Run, without_folders
 from espalier.tasks.report.words import Metrics, Nouns, code, plain
 
 POOR, SUPPORT, NAMED = 0.5, 20, 3  # F1 that is worth a look, of labels that occur so often; how many are named
 SURE = 0.05  # a calibration error worth a look
-VERDICTS = {
-    "promoted": ("good", "✓", "Promoted"), "forced": ("bad", "!", "Promoted by force"),
-    "refused": ("bad", "✗", "Refused"), None: ("open", "…", "Not decided"),
-}  # fmt: skip
 COMPARED = (  # key, name, how to write a figure, how to write a difference; errors stand before them
     ("active", "Active weights", number, signed),
     ("iterations", "Iterations", number, signed),
@@ -39,35 +37,27 @@ COMPARED = (  # key, name, how to write a figure, how to write a difference; err
 UNDECIDED = "The model has not been compared with the champion yet: `espalier promote` does that"
 
 
-def outcome(decision: dict[str, Any]) -> str | None:
-    if not decision:
-        return None
-    return ("forced" if decision.get("forced") else "promoted") if decision["promoted"] else "refused"
-
-
 def glance(run: Run, m: Metrics, found: dict[str, Any], scores: list[Score], error: Rate, nouns: Nouns) -> Html:
     """`found` has the profile and the clusters."""
     parts = [verdict(run.decision), figures(run, m, nouns), tag("h3", "What changed"), changes(run, m, nouns)]
     worries = list(looks(run, m, found, scores, error, nouns))
-    listed = tag("ul", *(tag("li", *words) for words in worries), class_="looks")
+    shown = tag("ul", *(tag("li", *words) for words in worries), class_="looks")
     calm = message("Nothing stands out.")
-    return join([*parts, tag("h3", "What needs a look"), listed if worries else calm])
+    return join([*parts, tag("h3", "What needs a look"), shown if worries else calm])
 
 
 def verdict(decision: dict[str, Any]) -> Html:
-    """The decision in a box: a sign and a word, so that no one has to tell colours apart."""
-    style, sign, word = VERDICTS[outcome(decision)]
-    words, reasons = headline.why(decision) if decision else (UNDECIDED, [])
-    head = tag("strong", tag("span", sign, aria_hidden="true", class_="sign"), word)
-    listed = tag("ul", *(tag("li", f"{capital(text)}.") for text in reasons)) if reasons else ""
-    return tag("div", head, tag("p", f"{capital(words)}{':' if reasons else '.'}"), listed, class_=f"verdict {style}")
+    """The decision in a box."""
+    return box(outcome(decision), *headline.why(decision)) if decision else box(None, UNDECIDED, [])
 
 
 def badge(decision: dict[str, Any], m: Metrics, nouns: Nouns) -> Html:
     """The decision and what it rests on in one line, for the head of the page."""
-    style, sign, word = VERDICTS[outcome(decision)]
+    style, sign, word = VERDICTS[outcome(decision) if decision else None]
     found = compared(decision, m, nouns)
     told = f"{word}: {found.name} {percent(found.challenger, 2)}"
+    if ends := own_ends(found, m, nouns):
+        told += f" ({ends[0]} to {ends[1]})"
     if found.champion is not None:
         told += f", champion {percent(found.champion, 2)}"
     return tag("a", tag("span", f"{sign} ", aria_hidden="true"), told, href="#glance", class_=f"badge {style}")
@@ -84,11 +74,17 @@ def compared(decision: dict[str, Any], m: Metrics, nouns: Nouns) -> headline.Com
     return found if decision.get("measure") else found._replace(name=called[headline.TOKEN])
 
 
+def own_ends(found: headline.Compared, m: Metrics, nouns: Nouns) -> tuple[str, str] | None:
+    """The interval of this model's own figure, where the decision rests on the measure of the task."""
+    measure = headline.measure_in(m)
+    return headline.ends(m, measure) if found.name == nouns.called(measure)[measure] else None
+
+
 def figures(run: Run, m: Metrics, nouns: Nouns) -> Html:
     """The model and the champion by what the task is judged by; other errors are among the results."""
     found, measure = compared(run.decision, m, nouns), headline.measure_in(m)
     name = nouns.called(measure)
-    ends = headline.between(m, measure) if found.name == name[measure] else None
+    ends = headline.between(m, measure) if own_ends(found, m, nouns) else None
     shown = [card(capital(found.name), percent(found.challenger, 2), "of this model, on the test data", ends)]
     if found.champion is not None:
         within = f"between {points(found.low)} and {points(found.high)} in resamples of the test data"

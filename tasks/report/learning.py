@@ -13,13 +13,15 @@ CURVE_POINTS, CURVE_ROWS = 240, 20
 def learning(trace: Trace) -> Html | None:
     """Objective, development error, sparsity and distance to the optimum, iteration by iteration.
 
-    Nothing where no solver iterated: a curve of one point shows nothing.
+    Nothing where no solver iterated; of a single iteration the figures alone: a curve of one point shows nothing.
     """
     if len(trace) == 1 and "gradient_norm" not in trace[0]:
         return None
     if not trace:
         return message("The trace is empty: the solver recorded no iteration.")
     trace = [row for row in trace if row["iteration"]] or trace  # 0 is where it started: all weights zero
+    if len(trace) == 1:
+        return join([lead("The solver made one iteration."), figures(trace)])
     thinned = thin(trace, CURVE_POINTS)
     objective, norm = [("objective", "a", "objective")], [("norm", "a", "gradient_norm")]
     active = [("unigram", "a", "active_unigram"), ("bigram", "b", "active_bigram")]
@@ -68,11 +70,14 @@ def development_panel(thinned: Trace, trace: Trace) -> Html:
 
 def trace_table(trace: Trace) -> Html:
     """The same figures to read, for those who cannot see the curves."""
+    return tag("details", tag("summary", "The curves as a table"), figures(trace))
+
+
+def figures(trace: Trace) -> Html:
     rows = [
         (number(row["iteration"]), number(row.get("objective"), 6), number(row.get("active_unigram")),
          number(row.get("active_bigram")), percent(row.get("dev_token_error"), 2))
         for row in thin(trace, CURVE_ROWS)
     ]  # fmt: skip
     headings = ("Iteration", "Objective", "Unigram", "Bigram", "Dev error")
-    figures = table("Selected iterations", headings, rows, numeric=range(5))
-    return tag("details", tag("summary", "The curves as a table"), figures)
+    return table("Selected iterations" if len(trace) > 1 else "The iteration", headings, rows, numeric=range(5))

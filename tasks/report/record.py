@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ PACKAGES = ("numpy", "numba", "polars", "pyarrow", "prefect", "dvc")
 class Run(NamedTuple):
     """What is known; every part may be empty."""
 
+    project: str = ""
+    time: str | None = None  # when it was decided on, or else when its model was written
+    name: str | None = None  # its id in the history
     decision: dict[str, Any] = {}  # of this very model
     before: dict[str, Any] = {}  # the line of the last retraining before this one that was measured
     changed: dict[str, tuple[Any, Any]] = {}  # parameters that are not as they were then
@@ -42,7 +46,14 @@ def read_run(root: Path, params: Params) -> Run:
     data_version = store.read_manifest(root).get("data_version")
     seconds = entry.get("seconds") or training_seconds(root)
     changed = changed_parameters(before["parameters"], params) if "parameters" in before else {}
-    return Run(decision, before, changed, data_version, digest, seconds, environment(root))
+    told = {"project": root.resolve().name, "time": decision.get("time") or written(root / store.CANDIDATE)}
+    told |= {"name": decision.get("id"), "decision": decision, "before": before, "changed": changed}
+    return Run(**told, data_version=data_version, model=digest, seconds=seconds, environment=environment(root))
+
+
+def written(path: Path) -> str:
+    """When a file was written, as records tell a moment."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
 
 def split_history(rows: list[dict[str, Any]], name: str | None) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -27,22 +27,34 @@ from espalier.tasks.pages.page import (
     plural,
     short,
     tag,
+    when,
 )
+from espalier.tasks.report.record import Run
 from espalier.tasks.report.second_looks import newness
 from espalier.tasks.report.words import Metrics, Nouns
 
 
-def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns) -> Html:
-    """What was trained, what became of it, on what, and how it ended."""
+def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns, run: Run) -> Html:
+    """What was trained, what became of it, on what, and how it ended; whose run it was, and when."""
     sizes = [count(m.get(f"{split}_sequences") or 0, nouns.sequence) for split in ("train", "test")]
     called = FAMILIES[meta.get("family") or "crf"].called
     what = f"A {called}, trained on {sizes[0]}, tested on {sizes[1]} {newness(m, nouns)}"
     reason = m.get("stop_reason") or meta.get("stop_reason")
     end = stop_words(reason, m.get("iterations"), m.get("path_iterations"), m.get("best_iteration"))
     versions = ((f"{name.capitalize()} version", version(meta.get(f"{name}_version"))) for name in ("data", "code"))
-    told = (*how_words(meta), *versions)
+    told = (*run_words(run), *versions, *how_words(meta))
     eyebrow = tag("p", "Espalier training report", class_="eyebrow")
     return join([eyebrow, tag("h1", title), badge, lead(f"{what} {end}"), facts(told)])
+
+
+def run_words(run: Run) -> Iterator[tuple[str, Any]]:
+    """Whose run it was, and when; what is not known is left out."""
+    if run.project:
+        yield "Project", run.project
+    if run.time:
+        yield "When (UTC)", when(run.time)
+    if run.name:
+        yield "Run", tag("code", run.name)
 
 
 def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:

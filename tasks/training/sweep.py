@@ -16,6 +16,7 @@ from espalier.engine.penalty_search import POINTS, along, choose, train_error, v
 from espalier.engine.runtime import threads
 from espalier.engine.weights.layout import make_layout
 from espalier.tasks import store
+from espalier.tasks.keeping import history
 from espalier.tasks.pages.path_page import PAGE, as_page
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -77,6 +78,6 @@ def main(
     best = choose(found, sparser)
     figures = figures_of(measure, sparser, found, Options.of(params))
     store.write_json(root / SWEEP, figures)
-    store.write_text(root / PAGE, as_page(figures))
+    store.write_text(root / PAGE, as_page(figures, root.resolve().name, history.now()))
     progress.end(f"chosen {note(best, measure)}; {figures['where']}")
     return figures

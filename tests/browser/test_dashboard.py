@@ -94,7 +94,7 @@ def test_the_run_is_shown_as_completed_with_its_steps(dashboard, logged_in, pict
 def test_the_artefacts_of_the_run_are_listed(dashboard, logged_in, picture):
     page = logged_in().page
     page.goto(f"{dashboard.url}/artifacts")
-    for name in ("cost-plan", "training", "metrics", "report", "decision", "progress-train"):
+    for name in ("cost-plan", "training", "metrics", "report", "decision"):
         page.get_by_text(name, exact=True).first.wait_for(timeout=SECONDS)
     picture(page, "dashboard-artefacts")
 
@@ -102,10 +102,10 @@ def test_the_artefacts_of_the_run_are_listed(dashboard, logged_in, picture):
 @pytest.mark.parametrize(
     ("key", "texts"),
     [
-        ("metrics", ["state error", "sequence error", "log-loss, nats per symbol", "active weights", "15.00%"]),
+        ("metrics", ["state error", "sequence error", "log-loss, nats per symbol", "active weights", "15.00%",
+                     "sparse conditional random field"]),
         ("decision", ["Promoted", "The first model: there was no champion.", "challenger"]),
         ("report", ["The whole report", "state error", "report.html"]),
-        ("progress-train", ["train:", "active weights"]),
         ("cost-plan", ["weights of the training", "an iteration", "MiB"]),
         ("training", ["development error", "active weights"]),
     ],

@@ -61,6 +61,29 @@ def decision(address):
     return address.replace("report.html", "decision.html")
 
 
+# Pairs of texts that lie over each other.
+OVERLAPS = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), boxes = [], found = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode, around = text.parentElement, words = text.nodeValue.trim();
+    if (!words || !around.checkVisibility() || around.closest(".skip, .tip")) continue;
+    if (around.closest("details:not([open])") && !around.closest("summary")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    for (const box of range.getClientRects()) if (box.width > 1 && box.height > 1) boxes.push([words, box]);
+  }
+  boxes.sort((one, other) => one[1].top - other[1].top);
+  boxes.forEach(([text, box], at) => {
+    for (let next = at + 1; next < boxes.length && boxes[next][1].top < box.bottom; next++) {
+      const other = boxes[next][1];
+      const width = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+      if (width > 2 && Math.min(box.bottom, other.bottom) - other.top > 4) found.push([text, boxes[next][0]]);
+    }
+  });
+  return found;
+}"""
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_it_needs_nothing_complains_of_nothing_and_is_no_wider_than_the_window(watch, picture, either, size):
     watched = watch(*size)
@@ -71,6 +94,8 @@ def test_it_needs_nothing_complains_of_nothing_and_is_no_wider_than_the_window(w
     assert [request for request in watched.requests if not request.startswith(("file:", "data:"))] == []
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= size[0]
     assert watched.page.locator("#glance .verdict strong").inner_text() == "✓Promoted"
+    assert watched.page.evaluate(OVERLAPS) == []
+    assert watched.page.locator("#history svg").count() == 0, "one retraining is no trend"
 
 
 @pytest.mark.parametrize("width", [320, 600])
@@ -106,6 +131,12 @@ def test_the_decision_is_as_wide_and_as_quiet(watch, picture, decision):
     picture(watched.page, "decision")
     assert watched.errors == []
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    assert watched.page.evaluate(OVERLAPS) == []
+    colour = "element => getComputedStyle(element).color"
+    words = [watched.page.locator(place).first.evaluate(colour) for place in (".verdict strong", ".outcome", "body")]
+    assert words[0] == words[1] != words[2], "the verdict is coloured"
+    watched.page.get_by_role("link", name="Report").click()
+    assert watched.page.locator("#glance").count() == 1
 
 
 class TestFilter:
@@ -220,6 +251,11 @@ def test_contents_lead_to_their_sections_and_findings_to_theirs(watch, entities)
 def test_examples_of_missed_and_spurious_entities_are_shown(watch, entities):
     page = watch().page
     page.goto(entities)
-    text = page.locator("#chunks").inner_text()
+    text = page.locator("#confusions").inner_text()
     assert "What became of the entities" in text and "In the examples the right entity is" in text
-    assert page.locator("#chunks table.seen").count() > 0
+    assert page.locator("#confusions table.seen").count() > 0
+    kinds = page.locator("#confusions svg text.tick").all_text_contents()
+    assert "nothing" in kinds and "PER" in kinds and not any(kind.startswith(("B-", "I-")) for kind in kinds)
+    assert not page.locator("#confusions table.labels").is_visible()
+    page.locator("#confusions summary").click()
+    assert page.locator("#confusions table.labels").is_visible()

@@ -49,7 +49,7 @@ def told(client) -> dict:
     inputs = [[source.id for sources in t.task_inputs.values() for source in sources] for t in tasks]
     artefacts = client.request("POST", "/artifacts/filter", json={}).json()
     return {
-        "state": run.state.type.value, "name": run.state.name, "message": run.state.message,
+        "called": run.name, "state": run.state.type.value, "name": run.state.name, "message": run.state.message,
         "parameters": run.parameters,
         "tasks": [[t.name, t.state.type.value, t.run_count] for t in tasks],
         "waits": [found == [before.id] for before, found in zip(tasks, inputs[1:], strict=False)],

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from espalier.flows.plots import PLOTS
+
 REPOSITORY = Path(__file__).parents[2]
 PARAMS = {
     "ingest": {"source": "simulated", "limit": 400},
@@ -144,5 +146,9 @@ def test_dvc_shows_metrics_and_plots(direct, tmp_path):
     page = tmp_path / "plots"
     dvc(direct, "plots", "show", "-o", str(page))
     text = (page / "index.html").read_text()
-    assert "Objective" in text and "Confusions" in text and "Calibration" in text
-    assert "cdn." not in text
+    assert "cdn." not in text and "DVC_METRIC" not in text
+    for name, plot in PLOTS.items():
+        drawn = text[text.index(f'"text": "{name}"') :]
+        assert f'"title": "{plot["x_label"]}"' in drawn and f'"title": "{plot["y_label"]}"' in drawn, name
+    curves = {name: next(iter(plot["y"].values())) for name, plot in PLOTS.items()}
+    assert all(f'"field": "{column}"' in text for column in curves.values())

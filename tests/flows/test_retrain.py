@@ -49,6 +49,11 @@ class TestEmbedded:
         assert (told["good"]["state"], told["good"]["name"]) == ("COMPLETED", "Completed")
         assert told["good"]["tasks"] == [[name, "COMPLETED", 1] for name in STEPS]
 
+    def test_a_run_is_called_after_its_project_and_when_it_began(self, told, project):
+        names = [told[run]["called"] for run in ("good", "bad", "refused", "typed", "again")]
+        assert all(re.fullmatch(rf"{project.name} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d", name) for name in names)
+        assert names == sorted(set(names))
+
     def test_each_task_waits_for_the_one_before_it_and_for_nothing_else(self, told):
         assert told["good"]["waits"] == [True] * (len(STEPS) - 1)
 
@@ -61,11 +66,11 @@ class TestEmbedded:
     def test_artefacts_show_progress_metrics_report_and_decision(self, told, project):
         artefacts = told["good"]["artefacts"]
         found = {"corpus-profile", "cost-plan", "training", "metrics", "report", "decision"}
-        assert set(artefacts) == found | {f"progress-{name}" for name in STEPS}
-        assert all(artefacts[f"progress-{name}"]["data"] == 100 for name in STEPS)
+        assert set(artefacts) == found, "bars of a run that is over are gone"
+        assert not any(key.startswith("progress-") for key in told["bad"]["artefacts"]), "also of one that failed"
         rows = {row["measure"]: row["value"] for row in json.loads(artefacts["metrics"]["data"])}
         assert re.fullmatch(r"[0-9.]+% \([0-9.]+% to [0-9.]+%\)", rows["state error"])
-        assert int(rows["iterations"]) <= 15
+        assert int(rows["iterations"]) <= 15 and rows["family of models"] == "sparse conditional random field"
         assert (project / "reports" / "report.html").resolve().as_uri() in artefacts["report"]["data"]
         assert artefacts["decision"]["data"].startswith("## Promoted")
 
@@ -392,6 +397,21 @@ def test_a_long_training_is_thinned_and_keeps_its_last_iteration():
     assert findings.training_table([record(3, None)]) == [{
         "iteration": "3", "objective": "1,234.57", "active weights": "1,190", "development error": "", "seconds": "1.2"
     }]  # fmt: skip
+
+
+def test_the_points_of_a_sweep_are_told_in_words_by_what_they_are_judged_by():
+    point = {"rho1": 1.0, "rho2": 0.0, "active": 5000, "dev_token_error": 0.2, "dev_f1": 0.75,
+             "train_token_error": 0.125, "objective": 7000.5, "iterations": 3}  # fmt: skip
+    figures = {"measure": "f1", "chosen": 0.5, "chosen_rho2": 0.0, "points": [point, point | {"rho1": 0.5}]}
+    first, second = findings.sweep_table(figures)
+    assert first == {
+        "chosen": "", "rho1": "1", "active weights": "5,000", "development F1": "75.00%",
+        "development token error": "20.00%", "training token error": "12.50%", "objective": "7,000.50",
+        "iterations": "3",
+    }  # fmt: skip
+    assert second["chosen"] == "→" and second["rho1"] == "0.5"
+    by_tokens = findings.sweep_table(figures | {"measure": "token_error"})
+    assert [name for name in by_tokens[0] if name.startswith("development")] == ["development token error"]
 
 
 def test_the_champion_is_measured_on_the_same_data_by_its_own_labels(project_with_champion):

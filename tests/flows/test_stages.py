@@ -13,6 +13,7 @@ from stage_runs import run_stages, small_params, tree
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
+from espalier.flows import plots
 from espalier.flows.commands import running, using
 from espalier.flows.pipeline import Project
 from espalier.flows.stages import ALWAYS, STAGES, dvc_yaml, refresh_dvc_yaml, stage
@@ -188,6 +189,18 @@ def test_dvc_yaml_says_what_the_table_says(with_code):
         flags = [flag for line in lines for flag in line.values()]
         assert all(flag["persist"] is True for flag in flags)  # a failed stage keeps the earlier outputs
         assert len(entry["deps"]) == len(set(entry["deps"]))
+
+
+def test_the_templates_of_plots_are_those_of_the_table_and_a_project_under_dvc_gets_them(tmp_path):
+    found = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / plots.FOLDER).glob("*.json")}
+    assert {plot["template"] for plot in plots.PLOTS.values()} == set(plots.TEMPLATES) == set(found)
+    written = {name: json.loads(text) for name, text in found.items()}
+    assert written == plots.TEMPLATES, "run `python -m espalier.flows.stages`"
+    refresh_dvc_yaml(tmp_path, Params())
+    assert [path.name for path in tmp_path.iterdir()] == ["dvc.yaml"], "a folder without DVC gets none"
+    (tmp_path / ".dvc").mkdir()
+    refresh_dvc_yaml(tmp_path, Params())
+    assert {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / plots.FOLDER).iterdir()} == found
 
 
 def test_dvc_yaml_is_refreshed_only_when_it_must_be(tmp_path):

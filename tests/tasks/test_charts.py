@@ -267,8 +267,9 @@ def test_a_box_stands_where_its_values_say():
     assert (value(stem["y1"]), value(stem["y2"])) == (pytest.approx(1, abs=0.05), pytest.approx(8, abs=0.05))
     assert [value(line["y1"]) for line in attributes(drawn, "line", "median")] == pytest.approx([4, 4], abs=0.05)
     assert [value(dot["cy"]) for dot in attributes(drawn, "circle", "dot")] == pytest.approx([5, 3], abs=0.05)
-    (line,) = attributes(drawn, "line", "theory")
+    line, key = attributes(drawn, "line", "theory")
     assert value(line["y1"]) == pytest.approx(4, abs=0.05) and ">theory 4.00<" in drawn
+    assert float(key["y1"]) < charts.TOP, "its name stands above the drawing, where no box is"
 
 
 def test_boxes_are_told_in_words():

@@ -233,7 +233,7 @@ def test_the_text_for_people():
     (found,) = explain.explain(model, data)
     lines = explain.as_text(explain.as_object(model, ["a", "a"], found, 1)).split("\n")
     assert lines[1].split()[:2] == ["a", "X"] and "+5.000 over Y" in lines[1] and ", which would make a X" in lines[1]
-    assert lines[2].split(maxsplit=1) == ["+3.000", "not ⟨start⟩ → Y  when *:a"]
+    assert lines[2].split(maxsplit=1) == ["+3.000", "otherwise ⟨start⟩ → Y  when *:a"]
     assert lines[3].split() == ["+2.000", "1", "more", "weight"]
     assert lines[4].split()[:2] == ["a", "Y"] and "+1.500 over X" in lines[4] and "would make" not in lines[4]
     assert lines[5].split(maxsplit=1) == ["+2.000", "X → Y  when *:a"]

@@ -17,6 +17,8 @@ from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks import promote, store
 from espalier.tasks.answering.tagging import tag
 from espalier.tasks.judging import headline
+from espalier.tasks.pages import path_page
+from espalier.tasks.pages.decision_page import decision_page
 from espalier.tasks.params import Promote
 from espalier.tasks.progress import Progress
 
@@ -203,7 +205,7 @@ def test_labels_that_a_model_does_not_know_are_its_errors(project):
 def rows_of(page):
     """The cells of the table of all decisions, as text."""
     body = re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[-1]
-    rows = re.findall(r"<tr\b[^>]*>(.*?)</tr>", body, re.DOTALL)
+    rows = re.findall(r'<tr\b(?! class="note")[^>]*>(.*?)</tr>', body, re.DOTALL)
     return [
         [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd]\b.*?</t[hd]>", row)]
         for row in rows
@@ -219,17 +221,32 @@ def test_decisions_add_up_and_the_page_shows_the_latest_first(project):
     shown = rows_of((project / store.DECISION).read_text(encoding="utf-8"))
     assert len(decisions) == len(shown) == 3
     for decision, cells, verdict in zip(decisions[::-1], shown, ["forced", "refused", "promoted"], strict=True):
-        assert verdict in cells and decision["model_sha256"][:12] in cells
+        assert verdict in cells[1] and decision["model_sha256"][:12] in cells
         assert decision["time"][:10] in cells[0]
 
 
 def test_text_in_a_decision_cannot_become_markup():
     row = {"promoted": True, "forced": False, "reason": "<b>&", "difference": 0.1, "low": 0.0, "high": 0.2,
            "champion_error": 0.1, "challenger_error": 0.2, "time": "<i>", "model_sha256": "<script>x"}  # fmt: skip
-    page = promote.decision_page([row])
-    assert not any(text in page for text in ("<b>", "<i>", "<script>x"))
+    page = decision_page([row], "<u>", [("<em>", '"><hr>')])
+    assert not any(text in page for text in ("<b>", "<i>", "<u>", "<em>", "<hr>", "<script>x"))
     (cells,) = rows_of(page)
-    assert cells[0] == "<i>" and cells[-1] == "<b>&" and "<script>x" in cells
+    assert cells[0] == "<i>" and cells[-1] == "<script>x" and "&lt;b&gt;&amp;" in page
+
+
+def test_the_page_names_project_and_decision_links_to_what_is_there_and_says_the_verdict_in_colour(project):
+    (project / store.REPORT).write_text("", encoding="utf-8")
+    decide(project)
+    first = (project / store.DECISION).read_text(encoding="utf-8")
+    assert 'class="verdict good"' in first and '<a href="report.html">Report</a>' in first and "sweep.html" not in first
+    (project / path_page.PAGE).write_text("", encoding="utf-8")
+    spoil(project / store.CANDIDATE)
+    decision = decide(project)
+    text = (project / store.DECISION).read_text(encoding="utf-8")
+    assert 'class="verdict bad"' in text and '<a href="sweep.html">Sweep</a>' in text
+    assert f"<title>Champion and challenger: {project.name}</title>" in text
+    assert decision["id"] in text and f'datetime="{decision["time"]}"' in text and decision["data_version"][:12] in text
+    assert text.count('class="outcome good"') == 1 and text.count('class="outcome bad"') >= 1
 
 
 def test_without_a_candidate_there_is_nothing_to_promote(tmp_path):
@@ -395,7 +412,7 @@ OLD = {"promoted": False, "forced": False, "reason": "may be worse than the cham
 def test_decisions_of_earlier_versions_are_shown_and_built_upon(project):
     forced = OLD | {"promoted": True, "forced": True, "reason": f"forced by anna; against it: {OLD['reason']}"}
     for old in (OLD, forced, {key: OLD[key] for key in OLD if key not in ("reasons", "warnings", "labels_compared")}):
-        page = html.unescape(promote.decision_page([OLD, old]))
+        page = html.unescape(decision_page([OLD, old], "names"))
         assert page.count("may be worse than the champion: the upper end") <= 2 and "20.00%" in page
         assert headline.verdict_lines(old)
     shutil.copy(project / store.CANDIDATE, project / store.CHAMPION)

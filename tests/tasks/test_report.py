@@ -295,15 +295,16 @@ def test_the_curves_tell_objective_sparsity_and_the_best_development_error():
         assert told in text
 
 
-def test_one_iteration_is_enough():
-    doc = document(trace=[record(1)])
-    assert "Iteration 1: objective 9,000.00" in doc.section("learning")
+def test_one_iteration_is_told_in_figures_and_not_drawn():
+    part = report.render(inputs(trace=[record(1)])).partition('<section id="learning"')[2].partition("</section>")[0]
+    assert "The solver made one iteration." in part and "9,000.00" in part and "<svg" not in part
 
 
 def test_the_point_before_the_first_iteration_is_not_drawn():
     start = record(1) | {"iteration": 0, "active_unigram": 0, "active_bigram": 0}
-    assert "Iteration 0:" not in document(trace=[start, record(1)]).section("learning")
-    assert "Iteration 0:" in document(trace=[start]).section("learning")
+    text = document(trace=[start, record(1), record(2)]).section("learning")
+    assert "Iteration 0:" not in text and "Iteration 1:" in text
+    assert "09,000.00" in document(trace=[start]).section("learning"), "where there is no other"
 
 
 def test_missing_development_error_is_said():

@@ -1,5 +1,6 @@
 """Parts of the report that tell of the run and of slices: what was decided, what changed, entities, labels, colours."""
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_the_decision_stands_on_top_with_both_errors(change, word, style):
     assert [a["id"] for a, _ in doc.all("section")][0] == "glance"
 
 
+def test_the_top_says_whose_run_it_was_and_when():
+    run = Run(project="names <b>", time="2026-11-17T03:15:02+00:00", name="20261117-031502-0f3c", decision=DECISION)
+    doc = document(run=run)
+    (top,) = doc.texts("header")
+    for told in ("Projectnames <b>", "When (UTC)2026-11-17 03:15:02", "Run20261117-031502-0f3c", "Data version"):
+        assert told in top
+    assert doc.texts("title")[0].endswith(": training report of names <b>")
+    assert "Project" not in document().texts("header")[0]
+
+
 ENTITIES = {"measure": "f1", "f1": 0.8, "f1_low": 0.78, "f1_high": 0.82, "precision": 0.81, "recall": 0.79}
 SPELT = {"measure": "edit_error", "edit_error": 0.1, "edit_error_low": 0.09, "edit_error_high": 0.11}
 
@@ -62,7 +73,7 @@ def test_what_the_task_is_judged_by_is_the_headline_with_its_interval():
              "promoted": False, "reason": "one; two", "reasons": ["one", "two"]}  # fmt: skip
     doc = document(run=Run(decision=DECISION | by_f1), metrics=METRICS | ENTITIES)
     (badge,) = doc.texts("a", "badge")
-    assert badge.endswith("Refused: F1 of entities 80.00%, champion 85.00%")
+    assert badge.endswith("Refused: F1 of entities 80.00% (78.00% to 82.00%), champion 85.00%")
     text = doc.section("glance")
     assert "2 reasons against it:" in text and text.count("One.") == text.count("Two.") == 1 and "one; two" not in text
     for told in ("between 78.00% and 82.00%", "Phoneme error33.33%"):
@@ -75,7 +86,7 @@ def test_what_the_task_is_judged_by_is_the_headline_with_its_interval():
 def test_where_strings_are_judged_letters_have_a_name_of_their_own():
     doc = document(metrics=METRICS | SPELT)
     (badge,) = doc.texts("a", "badge")
-    assert badge.endswith("Not decided: phoneme error 10.00%")
+    assert badge.endswith("Not decided: phoneme error 10.00% (9.00% to 11.00%)")
     results = doc.section("results")
     assert results.index("Phoneme error10.0%") < results.index("Letters wrong33.3%") < results.index("Word error")
     assert "between 9.00% and 11.00% in resamples" in results
@@ -91,8 +102,10 @@ def test_what_changed_is_told_by_the_measure_first():
 
 
 def test_a_model_that_nobody_decided_on_says_so():
-    text = look()
-    assert "Not decided" in text and "`espalier promote`" in text and "Champion" not in text
+    doc = document()
+    text = doc.section("glance")
+    assert "Not decided" in text and "espalier promote" in doc.texts("code") and "Champion" not in text
+    assert "`" not in text
 
 
 def test_what_changed_since_the_retraining_before():
@@ -154,13 +167,16 @@ def test_the_run_of_a_model_is_found_by_its_hash(tmp_path):
     found = record.read_run(tmp_path, Params())
     assert found.decision == mine and found.before == BEFORE and found.seconds == {"train": 3.5}
     assert found.changed == {"crf.rho1": (0.2, Params().crf.rho1)} and found.data_version == "2" * 64
-    assert found.model == digest
+    assert found.model == digest and (found.name, found.time) == ("b", mine["time"])
+    assert found.project == tmp_path.name
 
 
 def test_a_run_without_records_is_empty_and_damaged_ones_do_no_harm(tmp_path):
     written(tmp_path)
     found = record.read_run(tmp_path, Params())
     assert (found.decision, found.before, found.changed, found.seconds) == ({}, {}, {}, {})
+    os.utime(tmp_path / store.CANDIDATE, (1000, 1000))
+    assert record.read_run(tmp_path, Params()).time == "1970-01-01T00:16:40+00:00", "when the model was written"
     (tmp_path / store.DECISIONS).write_text("{", encoding="utf-8")
     (tmp_path / store.HISTORY).write_text("[1]\nnull\n", encoding="utf-8")
     store.write_jsonl(tmp_path / store.TIMING, [{"iteration": 1, "seconds": 0.5}, {"iteration": 2, "seconds": 2.0}])
@@ -236,8 +252,11 @@ def test_entities_are_counted_and_shown_where_they_went_wrong():
     sequence = [("In", "O", "O"), ("New", "B-LOC", "B-ORG"), ("York", "I-LOC", "I-ORG"), ("met", "O", "B-PER"),
                 ("Ann", "B-PER", "O"), ("and", "O", "O"), ("Al", "B-PER", "B-PER"), ("Bo", "I-PER", "O")]  # fmt: skip
     doc = document(predictions=predictions(sequence), metrics=METRICS | {"chunks": {"PER": CHUNK, "LOC": CHUNK}})
-    text = doc.section("chunks")
+    text = doc.section("confusions")
+    assert "0 of 3 entities are right, and 1 predicted one is none." in text
     assert "PER01011" in text and "LOC00100" in text  # right, other ends, other kind, missed, spurious
+    assert "B-PER taken for" not in text and "Most confused" not in text, "entities, and not their labels"
+    assert doc.texts("summary")[0] == "Precision, recall and F1 of each phoneme" and "I-PER" in text
     for told in ("Missed: 1 entity where nothing was predicted", "Spurious: 1 entity", "Another kind: 1 entity",
                  "Other ends: 1 entity", "nothing taken for PER: 1", "PER taken for nothing: 1", "LOC taken for ORG: 1",
                  "In [New York] met Ann and Al …", "and [Al] Bo"):  # fmt: skip
@@ -248,7 +267,13 @@ def test_entities_are_counted_and_shown_where_they_went_wrong():
 
 def test_labels_that_are_no_entities_have_no_such_parts():
     doc = document(metrics=METRICS | {"chunks": {"NP": CHUNK}})
-    assert "Missed" not in doc.section("chunks")
+    assert "Missed" not in doc.section("confusions") and "Most confused phonemes" in doc.section("confusions")
+
+
+def test_entities_that_are_all_right_are_not_confused():
+    sequence = [("Ann", "B-PER", "B-PER"), ("Lee", "I-PER", "I-PER"), ("came", "O", "O")]
+    doc = document(predictions=predictions(sequence), metrics=METRICS | {"chunks": {"PER": CHUNK}})
+    assert "Every letter of the test data got the right phoneme." in doc.section("confusions")
 
 
 def test_a_long_entity_is_cut_in_its_middle():

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -97,7 +98,11 @@ def test_what_is_written(swept):
     root, _, figures, _ = swept
     assert store.read_json(root / sweep.SWEEP) == json.loads(json.dumps(figures))
     page = (root / path_page.PAGE).read_text(encoding="utf-8")
-    assert page == path_page.as_page(figures) and "Size against quality" in page and page.count("<svg") >= 4
+    time = re.search(r'<time datetime="([^"]+)"', page)[1]
+    assert page == path_page.as_page(figures, root.name, time) and page.count("<svg") >= 4
+    assert datetime.now(UTC) - datetime.fromisoformat(time) < timedelta(hours=1)
+    assert "Size against quality" in page and f"<dd>{root.name}</dd>" in page and page.count('class="band') == 1
+    assert "`" not in re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     ids = re.findall(r' id="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     text = path_page.as_text(figures, root).split("\n")
@@ -182,8 +187,13 @@ def test_a_path_that_is_judged_by_edits_says_so(tmp_path):
                "iterations": 3, "points": [point], "solver": "owlqn"}  # fmt: skip
     text = path_page.as_text(figures, tmp_path)
     assert "dev edit error" in text and "10.00%" in text and "by the best edit error" in text
-    page = path_page.as_page(figures)
+    page = path_page.as_page(figures, "words", "2026-01-02T03:04:05+00:00")
     assert "Edit error on the development data" in page and "Dev edit error" in page
+    assert "<svg" not in page and "makes no curve" in page, "a curve of one point"
+    figures["points"].append(point | {"rho1": 0.5, "active": 9, "dev_edit_error": 0.08})
+    page = path_page.as_page(figures, "words", "2026-01-02T03:04:05+00:00")
+    panel = page.partition('id="edit-error-t"')[2].partition("</svg>")[0]
+    assert page.count('class="band') == panel.count('class="band') == 1
 
 
 # ---- what cannot be
