@@ -71,7 +71,7 @@ else
     rm -rf .venv
     "$$python" -m venv .venv
 fi
-case $$level in bench) package='.[test,bench]' ;; test) package='.[test]' ;; *) package=. ;; esac
+case $$level in bench) package='.[test,bench]' ;; test) package='.[test]' ;; *) package='.[pipeline]' ;; esac
 
 with_uv() {
     $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt uv || return 1
