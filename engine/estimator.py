@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.engine import warm_start
+from espalier.engine import warm_start, warm_up
 from espalier.engine.data.dataset import FIRST_SET, UNKNOWN, Dataset, check_label_count, make_dataset
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import load as load_model
@@ -107,6 +107,8 @@ class CRF:
             texts, {text: i for i, text in enumerate(names)}, ids, sample_weight, label_sets,
             _token_weights(token_weight, sequences),
         )  # fmt: skip
+        if fitting(self.solver) == fitting("auto"):
+            warm_up.before_first_fit()
         layout = make_layout(self.pairs, data, len(classes), observation_kinds(names), self.start)
         theta0 = None
         if start_from is not None:

@@ -144,7 +144,7 @@ def test_a_light_install_trains_tags_and_explains(light, tmp_path):
     for arguments, text, answer in (
         (["tag", "--model", "some.model"], "the\ndog\n", "the\tD\ndog\tN\n"),
         (["tag", "--model", "some.model", "--from", "jsonl"], '{"tokens": ["the", "dog"]}', '"labels": ["D", "N"]'),
-        (["tag", "--model", "some.model", "--scores", "--nbest", "2", "--scheme", "auto"], "dog\n", "dog"),
+        (["tag", "--model", "some.model", "--scores", "--nbest", "2"], "dog\n", "dog"),
         (["explain", "--model", "some.model"], "the\ndog\n", "dog"),
         (["inspect", "some.model"], "", "3 labels"),
         (["--version"], "", "."),
