@@ -21,17 +21,17 @@ from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.engine.runtime import compiling, threads
 from espalier.engine.runtime.jit import DIRECTORY
 
-# The rest of a path of modules, then the recipe; no folder is put before that path (-P).
+# Its arguments are the places of modules, as they are here, and the recipe. With -P no folder is put before them.
 CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
 CHILD += "from espalier.engine import recipes; recipes.run(sys.argv[2])"
 
-
-# Recipes of `engine.recipes`, the longest first, and about how many kernels each compiles.
-FIRST_FIT = {"descent": 60, "steps": 45, "best labels": 20}
-USUAL = FIRST_FIT | {"gathered": 75, "smooth descent": 55, "answers": 40, "texts": 35}
-EVERY = USUAL | {
-    **{f"solver {name}": 60 for name in SOLVERS},
-    "partly labelled": 80, "weighted tokens": 80, "memm": 100, "hmm": 40,
+# Recipes of `engine.recipes`, the longest first, and about how many kernels each compiles that are not in those before.
+FIRST_FIT = {"descent": 60, "steps": 30, "best labels": 10}
+USUAL = FIRST_FIT | {"answers": 12, "gathered": 5, "texts": 12, "smooth descent": 3}
+NEW_OF_SOLVERS = {"sbcd": 55, "cd": 3, "iis": 3}  # the others have all theirs from a default fit
+EVERY = {
+    "solver sbcd": NEW_OF_SOLVERS["sbcd"], **USUAL, "partly labelled": 12, "weighted tokens": 11, "memm": 4, "hmm": 2,
+    **{f"solver {name}": NEW_OF_SOLVERS.get(name, 0) for name in SOLVERS},
 }  # fmt: skip
 
 
