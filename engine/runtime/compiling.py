@@ -6,6 +6,7 @@ is printed unless somebody who `hears` it does so.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,18 +14,30 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 TEXT = "compiling kernels for this machine, once"
+BAR = 20
 
 
 @dataclass
 class Compiling:
-    """How far it is: kernels and seconds of a listener so far, the kernel in work ("" when all are done)."""
+    """How far it is: kernels and seconds of a listener so far, the kernel in work ("" when all are done).
+
+    Where other processes compile it is about known how many there will be: `expected`, else 0.
+    """
 
     kernels: int = 0
     seconds: float = 0.0
     kernel: str = ""
+    expected: int = 0
 
     def __str__(self) -> str:
-        return f"{TEXT}: {self.kernels} done"
+        return f"{TEXT}: {self._bar()}{self.kernels} done"
+
+    def _bar(self) -> str:
+        """A bar of BAR signs; it fills up before the last kernel where there are more than expected."""
+        if not self.expected:
+            return ""
+        full = min(BAR, BAR * self.kernels // self.expected)
+        return "█" * full + "░" * (BAR - full) + " "
 
 
 class _Listener:
@@ -76,6 +89,30 @@ def hears(tell: Callable[[Compiling], None]) -> Iterator[Compiling]:
         yield listener.state
     finally:
         _listeners.remove(listener)
+
+
+@contextmanager
+def elsewhere(expected: int) -> Iterator[Callable[[bool], None]]:
+    """Other processes compile about so many kernels within the block.
+
+    What it gives is called when a kernel begins (False) and when one is done (True); the last who came to listen hears
+    it, from any thread.
+    """
+    listener, lock, begin = _listeners[-1] if _listeners else None, threading.Lock(), time.perf_counter()
+
+    def tell(done: bool) -> None:
+        if listener:
+            with lock:
+                listener.state.expected = expected
+                listener.state.kernels += done
+                listener.state.seconds = time.perf_counter() - begin
+                listener._tell()
+
+    try:
+        yield tell
+    finally:
+        if listener:
+            listener.state.expected = 0
 
 
 class Line:

@@ -21,15 +21,16 @@ fresh_memory.install()
 # where another package had imported numba before us, the line above was such a change.
 numba.config.reload_config()
 compile_target.pin(numba.config)
-_directory = cache_directory()
-if _directory is not None:
-    numba.config.CACHE_DIR = str(_directory)
+DIRECTORY = cache_directory()
+if DIRECTORY is not None:
+    numba.config.CACHE_DIR = str(DIRECTORY)
 
 OPTIONS = {
-    "cache": _directory is not None,
+    "cache": DIRECTORY is not None,
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
     "error_model": "numpy",
+    "no_cfunc_wrapper": True,  # for callers in C, of which there are none: as much again to compile
     # A kernel that is called by several others would be linked into each, optimised in each in
     # its own way, under one name; which copy runs then depends on what was loaded first, and the
     # last bits differ between a run that compiles and one that finds its kernels in the cache.

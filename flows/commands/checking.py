@@ -1,7 +1,8 @@
-"""Commands that check: reproduce holds experiments against their sources, doctor the installation against its needs."""
+"""Commands that check and prepare: reproduce for experiments of the sources, doctor and warm for the installation."""
 
 from pathlib import Path
 
+from espalier.engine.errors import EspalierError
 from espalier.flows.commands.declaring import Group, argument, flag
 from espalier.flows.commands.shared import AS_JSON, DIRECT, QUIET, print_json
 from espalier.tasks.experiments import MODULES as EXPERIMENTS
@@ -64,3 +65,24 @@ def doctor(args) -> int:
                 f"{'ok  ' if ok else 'FAIL'}  {check:<22} {text}" + (f"\n      → {remedy}" if remedy and not ok else "")
             )
     return 0 if all(row[1] for row in checks) else 1
+
+
+@GROUP.command(
+    "compile ahead what training and tagging need, several kernels at once",
+    flag("--all", "for all solvers and families, too"),
+    QUIET,
+)
+def warm(args) -> None:
+    from espalier.engine import warm_up
+    from espalier.engine.runtime import compiling
+
+    place = warm_up.DIRECTORY
+    if place is None:
+        raise EspalierError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a folder that you can write to")
+    with compiling.said(not args.quiet):
+        failed = warm_up.compile_all(warm_up.EVERY if args.all else warm_up.USUAL)
+    if failed:
+        name, why = next(iter(failed.items()))
+        raise EspalierError(f"{len(failed)} of the recipes failed; {name}: {why.splitlines()[-1]}")
+    if not args.quiet:
+        print(f"compiled kernels are in {place}")

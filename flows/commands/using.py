@@ -29,8 +29,10 @@ def _model_path(args) -> Path:
     champion = args.project / CHAMPION
     if champion.is_file():
         return champion
-    from espalier.tasks.keeping.champion import path_of
-
+    try:
+        from espalier.tasks.keeping.champion import path_of
+    except ModuleNotFoundError:  # without the pipeline there is no record that could say more
+        raise EspalierError(f"{champion}: there is no champion here; name a model file") from None
     return path_of(args.project)
 
 

@@ -14,6 +14,7 @@ from espalier.engine.text.column_text import Fields
 from espalier.tasks.answering.asked import Asked
 from espalier.tasks.answering.incoming import whole
 from espalier.tasks.answering.own_format import OwnFormat, Passed, joined_over_comments, set_aside
+from espalier.tasks.json_tokens import sequence_of
 from espalier.tasks.limits import check_columns, check_sequence_lengths
 
 MAGIC = {b"ARROW1": "an Arrow file", b"PAR1": "a Parquet file", b"\x28\xb5\x2f\xfd": "compressed by Zstandard",
@@ -93,8 +94,6 @@ def _block_of_columns(text: bytes, name: str, first_line: int, asked: Asked, wid
 
 def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shapes: dict) -> TextBlock:
     """An object a line; what it says beside the tokens is given back."""
-    from espalier.tasks.formats.jsonl import sequence_of
-
     records, lines, columns, lengths = [], [], [], []
     for n, line in enumerate(text.decode().split("\n"), first_line):
         if line.strip():

@@ -4,24 +4,22 @@ Arrow reads whole chunks. What it does not take, or what looks odd afterwards, i
 line by line: that one says what is wrong where, and its word is final.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.json
 
-from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.errors import EspalierError
 from espalier.tasks.formats.lines import lines_of
-from espalier.tasks.formats.lists import LABELS, TOKENS, Odd, Shape, frame_of
+from espalier.tasks.formats.lists import LABELS, Odd, frame_of
 from espalier.tasks.formats.reading import Reading, at
 from espalier.tasks.formats.streams import after_line, chunks
+from espalier.tasks.json_tokens import EXAMPLE, TOKENS, Shape, listed, load, object_of, parts_of, shape_of, text_of
 
 SPACE = " \t\r"  # what JSON takes for white space, line ends aside
-EXAMPLE = '{"tokens": ["a", "b"], "labels": ["X", "Y"]}'
 
 
 def read(path: Path, options: Reading, labelled: bool, size: int, notes: dict) -> Iterator[pl.DataFrame]:
@@ -88,10 +86,10 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def _kinds(line: str, names: list[str], label: str | None, shapes: dict[str, Shape]) -> dict[str, pa.DataType] | None:
     """The types of the fields, from the shapes that are known or from the first line; None if that is odd."""
     try:
-        record = _load(line) if any(name not in shapes for name in names) else {}
+        record = load(line) if any(name not in shapes for name in names) else {}
         for name in names:
             if name not in shapes:
-                shapes[name] = _shape(record[name][0])
+                shapes[name] = shape_of(record[name][0])
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None
     kinds = {name: pa.list_(_kind(shapes[name])) for name in names}
@@ -106,39 +104,6 @@ def _kind(shape: Shape) -> pa.DataType:
     return pa.struct([(part, pa.string()) for part in shape.parts])
 
 
-def _shape(token: Any) -> Shape:
-    """What the first token of a file looks like."""
-    if isinstance(token, str) or _is_number(token):
-        return Shape(None)
-    if isinstance(token, list) and token:
-        return Shape(tuple(range(len(token))))
-    if isinstance(token, dict) and token:
-        return Shape(tuple(token))
-    raise ValueError("neither a text or number nor a list or record of them")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _load(line: str) -> Any:
-    """As JSON, without NaN; a key that is there twice has the value ..., which is never what is expected."""
-
-    def pairs(items: list[tuple[str, Any]]) -> dict:
-        found: dict = {}
-        for key, value in items:
-            found[key] = ... if key in found else value
-        return found
-
-    def constant(name: str):
-        raise ValueError(f"{name} is no JSON")
-
-    def whole(text: str) -> int | float:
-        return int(text) if len(text) < 20 else float(text)  # Python refuses thousands of digits
-
-    return json.loads(line, object_pairs_hook=pairs, parse_constant=constant, parse_int=whole)
-
-
 def _by_python(
     lines: pl.Series, rows: np.ndarray, names: list[str], label: str | None, shapes: dict[str, Shape], path: Path
 ) -> pl.DataFrame:
@@ -148,116 +113,25 @@ def _by_python(
     labels: list[str] = []
     for row, line in zip(rows, lines, strict=True):
         place = at(path, row)
-        record = _object(line, place)
-        tokens = {name: _listed(record, name, place) for name in names}
+        record = object_of(line, place)
+        tokens = {name: listed(record, name, place) for name in names}
         size = len(tokens[names[0]])
         if not size:
             raise EspalierError(f"{place} has no token: {names[0]} is empty, expected at least one")
-        fields = {**tokens, label: _listed(record, label, place)} if label else tokens
+        fields = {**tokens, label: listed(record, label, place)} if label else tokens
         for name, values in fields.items():
             if len(values) != size:
                 raise EspalierError(f"{place} has {size} {names[0]} and {len(values)} {name}: expected as many of both")
         for name in names:
-            parts = [_parts(token, name, shapes, place) for token in tokens[name]]
+            parts = [parts_of(token, name, shapes, place) for token in tokens[name]]
             known = columns.setdefault(name, [[] for _ in parts[0]])
             for i, column in enumerate(known):
                 column.extend(part[i] for part in parts)
         if label:
-            labels.extend(_text(value, label, place) for value in fields[label])
+            labels.extend(text_of(value, label, place) for value in fields[label])
         lengths.append(size)
     all_columns = [column for name in names for column in columns[name]]
     texts = {f"x{i}": pl.Series(column, dtype=pl.String) for i, column in enumerate(all_columns)}
     texts |= {"label": pl.Series(labels, dtype=pl.String)} if label else {}
     head = {"sequence": np.repeat(np.arange(len(rows), dtype=np.int32), lengths), "line": np.repeat(rows, lengths)}
     return pl.DataFrame(head | texts)
-
-
-def sequence_of(
-    line: str, place: str, names: tuple[str, ...] | None, shapes: dict[str, Shape]
-) -> tuple[dict, list[list[str]]]:
-    """The object of one line, and the columns of its tokens: for those who read a stream."""
-    record, columns = _object(line, place), []
-    for name in names or (TOKENS,):
-        tokens = _listed(record, name, place)
-        if not tokens:
-            raise EspalierError(f"{place} has no token: {name} is empty, expected at least one")
-        columns += [list(column) for column in zip(*(_parts(t, name, shapes, place) for t in tokens), strict=True)]
-    if len({len(column) for column in columns}) > 1:
-        raise EspalierError(f"{place}: its input columns are of different lengths, expected as many texts in each")
-    return record, columns
-
-
-def _object(line: str, place: str) -> dict:
-    try:
-        record = _load(line)
-    except RecursionError:
-        raise EspalierError(f"{place} is not JSON that we read: too many brackets inside each other") from None
-    except ValueError as error:
-        raise EspalierError(
-            f"{place} is not JSON ({brief(str(error))}); expected one object a line such as {EXAMPLE}"
-        ) from None
-    if not isinstance(record, dict):
-        raise EspalierError(f"{place} holds {_brief(record)}; expected an object such as {EXAMPLE}")
-    return record
-
-
-def _listed(record: dict, name: str, place: str) -> list:
-    if record.get(name) is None:
-        known = brief(", ".join(quoted(key) for key in record) or "nothing")
-        raise EspalierError(
-            f"{place} has no {name}: it has {known}; expected an object such as {EXAMPLE}, or name the fields "
-            "in ingest.columns and ingest.label"
-        )
-    if not isinstance(record[name], list):
-        raise EspalierError(f"{place}: {name} is {_brief(record[name])}, expected a list of texts")
-    return record[name]
-
-
-def _parts(token: Any, name: str, shapes: dict[str, Shape], place: str) -> list[str]:
-    """The columns of a token, checked against those before it."""
-    try:
-        shape = _shape(token)
-    except ValueError:
-        raise EspalierError(
-            f"{place}: {name} holds {_brief(token)}, expected texts or numbers, or lists or records of them"
-        ) from None
-    expected = shapes.setdefault(name, shape)
-    same = shape == expected or (isinstance(token, dict) and set(token) == set(expected.parts or ()))
-    if not same:
-        raise EspalierError(f"{place}: {name} holds {_brief(token)}, the tokens before it have {_words(expected)}")
-    if shape.parts is None:
-        return [_input(token, name, place)]
-    return [_input(token[part], name, place) for part in expected.parts]
-
-
-def _input(value: Any, name: str, place: str) -> str:
-    """A text, or the text that says a number."""
-    return repr(value) if _is_number(value) else _text(value, name, place)
-
-
-def _words(shape: Shape) -> str:
-    if shape.parts is None:
-        return "plain texts: expected the same"
-    if isinstance(shape.parts[0], int):
-        return f"{len(shape.parts)} columns: expected the same"
-    return f"the keys {', '.join(shape.parts)}: expected the same"
-
-
-def _text(value: Any, name: str, place: str) -> str:
-    if not isinstance(value, str):
-        raise EspalierError(f"{place}: {name} holds {_brief(value)} where a text is expected; put it in quotes")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise EspalierError(f"{place}: {name} holds half a character ({quoted(value)}); expected whole pairs") from None
-    return value
-
-
-def _brief(value: Any) -> str:
-    if value is ...:
-        return "something given twice"
-    try:
-        text = json.dumps(value, default=lambda _: "something given twice")
-    except RecursionError:
-        return "many brackets inside each other"
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -4,8 +4,6 @@ Tokens are texts or numbers, or lists or records of them, all of one width. A nu
 and one that is not there `_`. What does not fit is an `Odd` row.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -13,8 +11,9 @@ import pyarrow.compute as pc
 
 from espalier.engine.errors import quoted
 from espalier.engine.text.values import NONE
+from espalier.tasks.json_tokens import Shape
 
-TOKENS, LABELS = "tokens", "labels"
+LABELS = "labels"
 NO_NUMBER = NONE[0]
 
 
@@ -24,12 +23,6 @@ class Odd(Exception):
     def __init__(self, row: int, text: str):
         super().__init__(text)
         self.row, self.text = row, text
-
-
-class Shape(NamedTuple):
-    """What the tokens of a file look like: names of their parts (numbers for lists), or None for plain texts."""
-
-    parts: tuple | None
 
 
 def is_list(kind: pa.DataType) -> bool:

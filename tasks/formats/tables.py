@@ -19,6 +19,7 @@ from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.tasks.formats import lists
 from espalier.tasks.formats.reading import Reading, at
 from espalier.tasks.formats.streams import compression_of, opened, pieces
+from espalier.tasks.json_tokens import TOKENS
 
 SEQUENCE, LABEL = "sequence", "label"
 ARROW_FILE, END_OF_STREAM = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
@@ -147,12 +148,12 @@ class Names(NamedTuple):
             kinds[field.name] = field.type
         inputs = list(options.columns or ())
         by_lists = any(lists.is_list(kinds[name]) for name in inputs if name in kinds) if inputs else (
-            lists.TOKENS in kinds and lists.is_list(kinds[lists.TOKENS])
+            TOKENS in kinds and lists.is_list(kinds[TOKENS])
         )  # fmt: skip
         label = options.label or (lists.LABELS if by_lists else LABEL)
         sequence = None if by_lists else options.sequence or SEQUENCE
         if by_lists:
-            inputs = inputs or [lists.TOKENS]
+            inputs = inputs or [TOKENS]
         else:
             inputs = inputs or [name for name in kinds if name not in (sequence, label)]
         wanted = [*([sequence] if sequence else []), *inputs, *([label] if labelled else [])]
@@ -173,7 +174,7 @@ class Names(NamedTuple):
         if name not in kinds:
             raise EspalierError(
                 f"{path} has no column {name!r}: it has {known}; expected rows of tokens ({SEQUENCE}, x0, …, {LABEL}) "
-                f"or of lists ({lists.TOKENS}, {lists.LABELS}), or name them in ingest.columns, label and sequence"
+                f"or of lists ({TOKENS}, {lists.LABELS}), or name them in ingest.columns, label and sequence"
             )
         kind = kinds[name]
         if name == sequence:

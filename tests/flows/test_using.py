@@ -87,13 +87,17 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("options", [[], ["--words"], ["--scores", "--nbest", "2"]], ids=["columns", "words", "scores"])
-def test_tagging_loads_neither_platform_nor_tables(project, tmp_path, options):
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [([], "v"), (["--words"], "v"), (["--scores", "--nbest", "2"], "v"), (["--from", "jsonl"], '{"tokens": ["v"]}')],
+    ids=["columns", "words", "scores", "jsonl"],
+)
+def test_tagging_loads_neither_platform_nor_tables(project, tmp_path, options, text):
     """A model file in an empty folder is enough, and nothing that starts slowly is loaded."""
     model = tmp_path / "some.model"
     model.write_bytes((project / store.CANDIDATE).read_bytes())
     command = [sys.executable, "-c", WATCHED, "tag", "--model", str(model), *options]
-    done = subprocess.run(command, input=b"v\n", cwd=tmp_path, env=environment(), capture_output=True)
+    done = subprocess.run(command, input=text.encode(), cwd=tmp_path, env=environment(), capture_output=True)
     assert done.returncode == 0 and b"A" in done.stdout, done.stderr
     loaded = set(json.loads(done.stderr))
     assert {"espalier", "numba", "pyarrow"} <= loaded

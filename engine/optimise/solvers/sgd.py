@@ -49,7 +49,7 @@ def sgd(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, *, 
         if iteration == 0:
             step, evaluations = _tune(objective, penalty, theta, rng, buffers)
         order = rng.permutation(len(objective.dataset.weights))
-        could_pay = _epoch(objective, penalty, theta, order, step, iteration, could_pay, paid, buffers)
+        could_pay = epoch(objective, penalty, theta, order, step, iteration, could_pay, paid, buffers)
         loss, gradient = objective.value_and_gradient(theta)
         iteration, evaluations = iteration + 1, evaluations + 1
         if loss + penalty.value(theta) < best_objective:
@@ -76,9 +76,9 @@ def start(
     rng, buffers = np.random.default_rng(seed), make_buffers(some.dataset, some.layout, some.sets)
     step, spent = _tune(some, less, theta, rng, buffers, FEW)
     moved, paid, could_pay = theta.copy(), np.zeros(some.size), 0.0
-    for epoch in range(epochs):
+    for n in range(epochs):
         order = rng.permutation(len(some.dataset.weights))
-        could_pay = _epoch(some, less, moved, order, step, epoch, could_pay, paid, buffers)
+        could_pay = epoch(some, less, moved, order, step, n, could_pay, paid, buffers)
     before, after = (objective.value(here) + penalty.value(here) for here in (theta, moved))
     return (moved if after < before else theta), spent + epochs + 2
 
@@ -95,7 +95,7 @@ def _tune(
 
     def score(step: float) -> float:
         tried = theta.copy()
-        _epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), buffers)
+        epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), buffers)
         spent[0] += 1
         value = sample.value(tried) + share * penalty.value(tried)
         return value if np.isfinite(value) else np.inf
@@ -114,13 +114,13 @@ def _tune(
     return best, spent[0]
 
 
-def _epoch(
-    objective, penalty: ElasticNet, theta, order, step, epoch, could_pay, paid, buffers: SequenceBuffers
+def epoch(
+    objective, penalty: ElasticNet, theta, order, step, number, could_pay, paid, buffers: SequenceBuffers
 ) -> float:
     """Move theta by one step for each sequence in `order`; the L1 penalty that a weight could have paid so far."""
     data = objective.dataset
     return _steps(
-        theta, objective.layout, data, objective.sets, order, step, epoch, float(penalty.rho1), float(penalty.rho2),
+        theta, objective.layout, data, objective.sets, order, step, number, float(penalty.rho1), float(penalty.rho2),
         could_pay, paid, buffers,
     )  # fmt: skip
 

@@ -1,0 +1,162 @@
+"""What is run to compile kernels ahead: each recipe meets those of one use, on a few tokens.
+
+`engine.warm_up` runs each in a process of its own; its tables name them.
+"""
+
+import gc
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from espalier.engine.chain.one_sequence import make_buffers
+from espalier.engine.data.dataset import Dataset, make_dataset
+from espalier.engine.families import hmm, load
+from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.memm import MemmLabeller, MemmObjective
+from espalier.engine.features import features_of
+from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.optimise.solver_table import SOLVERS
+from espalier.engine.optimise.solvers import minimise, sgd
+from espalier.engine.runtime import compiling
+from espalier.engine.text import column_text
+from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
+
+TEXT = b"a x\nb y\n\nb y\na x\nb x\n"
+NAMES, LABELS, TEMPLATES = ["B", "U", "U:a", "U:b"], ["x", "y"], ["B", "U", "U:%x[0,0]"]
+SPARSE, SMOOTH = ElasticNet(0.5, 0.001), ElasticNet(0.0, 0.001)
+FEW = 3  # iterations
+
+
+def tiny_problem() -> tuple[Dataset, Layout]:
+    """The tokens of TEXT as `CRF.fit` would have them."""
+    word = np.array([2, 3, 3, 2, 3])
+    observations = np.column_stack([np.zeros(5, np.int32), np.ones(5, np.int32), word])
+    data = make_dataset(observations, [0, 1, 1, 0, 0], [0, 2, 5])
+    return data, make_layout("seen", data, len(LABELS), observation_kinds(NAMES))
+
+
+def tiny_labeller(kind: type = CrfLabeller):
+    """A model of it, and data to label."""
+    data, layout = tiny_problem()
+    theta = np.linspace(-1.0, 1.0, layout.size)
+    return kind.compact(layout, theta, NAMES, LABELS, TEMPLATES, {}), data
+
+
+def steps() -> None:
+    """The epoch that the default solver begins with."""
+    objective = ChainObjective(*tiny_problem())
+    data, layout, sets = objective.dataset, objective.layout, objective.sets
+    nothing, order = np.zeros(layout.size), np.arange(len(data.weights))
+    sgd.epoch(objective, SPARSE, np.zeros(layout.size), order, 0.1, 0, 0.0, nothing, make_buffers(data, layout, sets))
+
+
+def descent() -> None:
+    """What it goes on with, and the value of the objective by which it judges where to begin."""
+    objective = ChainObjective(*tiny_problem())
+    objective.value(np.zeros(objective.size))
+    minimise("pqn", objective, SPARSE, None, FEW)
+
+
+def smooth_descent() -> None:
+    """The same without an L1 term."""
+    minimise("lbfgs", ChainObjective(*tiny_problem()), SMOOTH, None, FEW)
+
+
+def gathered() -> None:
+    """The gradient of a theta that does not fit the cache."""
+    objective = ChainObjective(*tiny_problem())
+    objective.scattered = False
+    minimise("pqn", objective, SPARSE, None, FEW)
+
+
+def best_labels() -> None:
+    model, data = tiny_labeller()
+    model.best(data)
+
+
+def answers() -> None:
+    """All else that is asked of a model."""
+    model, data = tiny_labeller()
+    model.posterior(data)
+    model.nbest(data, 2)
+    model.scores(data)
+
+
+def texts() -> None:
+    """A model file that labels a text in columns, as `espalier tag` does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tiny.model"
+        tiny_labeller()[0].save(path)
+        model = load(path)
+    fields = column_text.cut(TEXT, "a text")
+    labels = model.best(features_of(model, [fields.column(0), fields.column(1)], fields.offsets))
+    list(column_text.with_labels(fields, LABELS, labels))
+
+
+def solver(name: str) -> None:
+    penalty = SPARSE if SOLVERS[name].accepts_l1 else SMOOTH
+    minimise(name, ChainObjective(*tiny_problem()), penalty, None, FEW)
+
+
+def partly_labelled() -> None:
+    """Training with labels that are unknown or one of a set."""
+    data, layout = tiny_problem()
+    labels = np.array([-1, 1, -2, 0, 0], np.int32)
+    minimise("pqn", ChainObjective(data._replace(labels=labels, label_sets=np.ones((1, 2), bool)), layout), SPARSE,
+             None, FEW)  # fmt: skip
+
+
+def weighted_tokens() -> None:
+    """Training with a weight for each token."""
+    data, layout = tiny_problem()
+    weights = np.array([1.0, 0.5, 2.0, 1.0, 0.0])
+    minimise("pqn", ChainObjective(data._replace(token_weights=weights), layout), SPARSE, None, FEW)
+
+
+def memm() -> None:
+    minimise("hybrid", MemmObjective(*tiny_problem()), SPARSE, None, FEW)
+    _ask_all(*tiny_labeller(MemmLabeller))
+
+
+def hidden_markov() -> None:
+    data, _ = tiny_problem()
+    model = hmm.fit(data, NAMES, np.array([0, 1, 2, 2]), LABELS, TEMPLATES, {})
+    _ask_all(model, data)
+
+
+def _ask_all(model, data: Dataset) -> None:
+    model.best(data)
+    model.posterior(data)
+    model.nbest(data, 2)
+
+
+RECIPES = {
+    "descent": descent,
+    "steps": steps,
+    "best labels": best_labels,
+    "gathered": gathered,
+    "smooth descent": smooth_descent,
+    "answers": answers,
+    "texts": texts,
+    **{f"solver {name}": lambda name=name: solver(name) for name in SOLVERS},
+    "partly labelled": partly_labelled,
+    "weighted tokens": weighted_tokens,
+    "memm": memm,
+    "hmm": hidden_markov,
+}
+
+
+def run(name: str) -> None:
+    """Run a recipe and write a line when a kernel begins (+) and when one is done (.)."""
+    gc.set_threshold(200_000, 10, 10)  # compiling makes many objects: looking for them took a tenth of the time
+    done = 0
+
+    def tell(state: compiling.Compiling) -> None:
+        nonlocal done
+        print("." if state.kernels > done else "+", flush=True)
+        done = state.kernels
+
+    with compiling.hears(tell):
+        RECIPES[name]()

@@ -1,0 +1,101 @@
+"""Kernels compiled ahead, several at once.
+
+numba compiles one kernel after the other in a process. So each recipe of `engine.recipes` runs in a process of its
+own and leaves in the cache what it has met. The recipes of a first fit share hardly a kernel: together they take
+the time of the longest of them. Where no process can be started, kernels are compiled when they are met, as ever.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numba
+
+from espalier.engine.optimise.solver_table import SOLVERS
+from espalier.engine.runtime import compiling, threads
+from espalier.engine.runtime.jit import DIRECTORY
+
+# Its arguments are the places of modules, as they are here, and the recipe. With -P no folder is put before them.
+CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
+CHILD += "from espalier.engine import recipes; recipes.run(sys.argv[2])"
+
+# Recipes of `engine.recipes`, the longest first, and about how many kernels each compiles that are not in those before.
+FIRST_FIT = {"descent": 60, "steps": 30, "best labels": 10}
+USUAL = FIRST_FIT | {"answers": 12, "gathered": 5, "texts": 12, "smooth descent": 3}
+NEW_OF_SOLVERS = {"sbcd": 55, "cd": 3, "iis": 3}  # the others have all theirs from a default fit
+EVERY = {
+    "solver sbcd": NEW_OF_SOLVERS["sbcd"], **USUAL, "partly labelled": 12, "weighted tokens": 11, "memm": 4, "hmm": 2,
+    **{f"solver {name}": NEW_OF_SOLVERS.get(name, 0) for name in SOLVERS},
+}  # fmt: skip
+
+
+def compile_all(recipes: dict[str, int]) -> dict[str, str]:
+    """Run the recipes in processes, as many at once as there are threads: {recipe that failed: why}."""
+    running: list[subprocess.Popen] = []
+    with compiling.elsewhere(sum(recipes.values())) as tell:
+        pool = ThreadPoolExecutor(min(threads.threads(), len(recipes)))
+        try:
+            said = list(pool.map(lambda name: _run(name, running, tell), recipes))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.kill()
+    return {name: words for name, words in zip(recipes, said, strict=True) if words}
+
+
+def _run(name: str, running: list[subprocess.Popen], tell: Callable[[bool], None]) -> str:
+    """Why the recipe failed; nothing where it did not."""
+    path = json.dumps([place for place in sys.path if isinstance(place, str)])
+    with tempfile.TemporaryFile("w+") as errors:
+        command = [sys.executable, "-P", "-c", CHILD, path, name]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        except OSError as error:
+            return str(error)
+        with process:
+            running.append(process)
+            for line in process.stdout:
+                tell(line.startswith("."))
+        errors.seek(0)
+        return (errors.read().strip() or f"it ended with {process.returncode}") if process.returncode else ""
+
+
+def before_first_fit() -> None:
+    """On a machine that never fitted a model with these kernels: compile what that takes, and wait for who does so."""
+    if DIRECTORY is None or numba.config.DISABLE_JIT or threads.threads() < 2 or not _is_python():
+        return
+    marker = DIRECTORY / f"first-fit-{_kind()}"
+    with suppress(OSError):  # the cache was taken away: all is compiled when it is met
+        if not marker.exists():
+            with _alone(DIRECTORY / "warm-up.lock"):
+                if not marker.exists() and not compile_all(FIRST_FIT):
+                    marker.touch()
+
+
+def _is_python() -> bool:
+    """Whether the program that runs is an interpreter, and not one that has Python inside."""
+    return not getattr(sys, "frozen", False) and Path(sys.executable or "").name.startswith("python")
+
+
+def _kind() -> str:
+    """What compiled kernels are good for, in eight digits: other versions and processors do not share them."""
+    parts = numba.__version__, sys.version_info[:3], numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process and thread at a time; a process that dies lets the next one in."""
+    import fcntl
+
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

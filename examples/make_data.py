@@ -1,0 +1,139 @@
+"""Writes the data of the examples: sentences, addresses and references that nobody wrote, drawn from small lists.
+
+    python examples/make_data.py          # writes the files beside it again, the same bytes each time
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+SEQUENCES = 500
+
+# ---- named entities: word, part of speech, label
+
+FIRST = "Ana Luis Marta Pedro Lucía Javier Elena Andrés Clara Diego Inés Tomás Sara Hugo Irene Mateo Rosa Iván".split()
+LAST = "Ruiz Vega Ortiz Campos Molina Serrano Prieto Herrera Lozano Castro Ibarra Medina Fuentes Salas Rojas".split()
+PLACES = ["Lugo", "Soria", "Huelva", "Cuenca", "San Martín", "Villa Nueva", "Puerto Alto", "Teruel", "Río Seco"]
+FIRMS = ["Aceros Norte", "Banco Lumen", "Grupo Sol", "Telecosta", "Editorial Faro", "Naviera Sur", "Cooperativa Olivar"]
+EVENTS = ["Copa de Invierno", "Feria del Libro", "Semana Verde", "Vuelta al Norte"]
+# In braces what is drawn; elsewhere word/part of speech.
+SENTENCES = [
+    "El/DA presidente/NC de/SP {ORG} ,/Fc {PER} ,/Fc visitó/VMI {LOC} ayer/RG ./Fp",
+    "{PER} nació/VMI en/SP {LOC} y/CC trabaja/VMI para/SP {ORG} ./Fp",
+    "La/DA {MISC} se/P0 celebra/VMI en/SP {LOC} desde/SP el/DA lunes/NC ./Fp",
+    "{ORG} abrirá/VMI una/DI fábrica/NC cerca/RG de/SP {LOC} ./Fp",
+    "Según/SP {PER} ,/Fc la/DA obra/NC no/RN terminará/VMI este/DD año/NC ./Fp",
+    "{LOC} ,/Fc {DAY} mayo/NC (/Fpa {ORG} )/Fpt ./Fp",
+    "Los/DA vecinos/NC de/SP {LOC} esperan/VMI a/SP {PER} en/SP la/DA {MISC} ./Fp",
+    "El/DA director/NC ganó/VMI la/DA {MISC} con/SP {ORG} ./Fp",
+    "Ayer/RG llovió/VMI mucho/RG en/SP el/DA campo/NC ./Fp",
+    "El/DA presidente/NC dijo/VMI que/CS la/DA fábrica/NC cierra/VMI el/DA lunes/NC ./Fp",
+]  # fmt: skip
+
+
+def entity(draw: random.Random, kind: str) -> list[str]:
+    if kind == "PER":
+        return [draw.choice(FIRST), *([draw.choice(LAST)] if draw.random() < 0.8 else [])]
+    return draw.choice({"LOC": PLACES, "ORG": FIRMS, "MISC": EVENTS}[kind]).split()
+
+
+def sentence(draw: random.Random) -> list[tuple[str, ...]]:
+    rows = []
+    for piece in draw.choice(SENTENCES).split():
+        if piece == "{DAY}":
+            rows.append((str(draw.randint(1, 30)), "Z", "O"))
+        elif piece.startswith("{"):
+            kind = piece.strip("{}")
+            words = entity(draw, kind)
+            rows += [(word, "NP", f"{'I' if n else 'B'}-{kind}") for n, word in enumerate(words)]
+        else:
+            word, _, part = piece.rpartition("/")
+            rows.append((word, part, "O"))
+    return rows
+
+
+# ---- addresses: token, field
+
+STREETS = "Oak Maple Cedar Elm Mill Lake Hill River Park Church Spring Walnut Sunset Meadow Prairie".split()
+KINDS = ["St", "Street", "Ave", "Avenue", "Rd", "Road", "Blvd", "Dr", "Lane", "Ct."]
+TOWNS = ["Fairview", "Salem", "Clinton", "Green Bay", "Cedar Falls", "Georgetown", "Madison", "Oak Park", "Lake City"]
+STATES = ["WI", "IL", "OH", "Ohio", "TX", "CA", "Iowa", "NY", "OR"]
+
+
+def address(draw: random.Random) -> list[tuple[str, ...]]:
+    rows = [(str(draw.randint(1, 9999)), "AddressNumber")]
+    if draw.random() < 0.4:
+        rows.append((draw.choice(["N", "S.", "East", "West"]), "StreetNamePreDirectional"))
+    if draw.random() < 0.25:
+        number = draw.randint(1, 120)
+        end = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+        rows.append((f"{number}{end}", "StreetName"))
+    else:
+        rows.append((draw.choice(STREETS), "StreetName"))
+    rows.append((draw.choice(KINDS), "StreetNamePostType"))
+    if draw.random() < 0.4:
+        kind, value = draw.choice([("Apt", str(draw.randint(1, 40))), ("#", draw.choice("ABCD")), ("Suite", "200")])
+        rows += [(kind, "OccupancyType"), (value, "OccupancyIdentifier")]
+    rows[-1] = rows[-1][0] + ("," if draw.random() < 0.7 else ""), rows[-1][1]
+    rows += [(word, "PlaceName") for word in draw.choice(TOWNS).split()]
+    rows[-1] = rows[-1][0] + ("," if draw.random() < 0.7 else ""), "PlaceName"
+    rows.append((draw.choice(STATES), "StateName"))
+    if draw.random() < 0.8:
+        rows.append((f"{draw.randint(10000, 99999)}", "ZipCode"))
+    return rows
+
+
+# ---- references: token, field
+
+AUTHORS = "Alder Birch Cole Dunn Ellis Frost Gray Hale Irwin Jonas Kerr Lowe Marsh Nolan Otto Quinn Reed Stone".split()
+TOPICS = "pruned trees,sparse models,hidden chains,long sequences,small lattices,noisy labels,slow clocks".split(",")
+WAYS = ["Learning", "A study of", "On the estimation of", "Fast search for", "Notes on", "Limits of"]
+JOURNALS = ["Journal of Lattices", "Annals of Gardening", "Chain Letters", "Acta Sequentia"]
+MEETINGS = ["Proc. of the Workshop on Hedges", "Proceedings of the Orchard Conference"]
+HOUSES = ["Arbor Press", "Trellis Books"]
+
+
+def reference(draw: random.Random) -> list[tuple[str, ...]]:
+    def words(text: str, field: str) -> list[tuple[str, str]]:
+        return [(word, field) for word in text.split()]
+
+    names = [f"{draw.choice('ABCDEJKLMRST')}. {draw.choice(AUTHORS)}" for _ in range(draw.randint(1, 3))]
+    title, year = f"{draw.choice(WAYS)} {draw.choice(TOPICS)}.", draw.randint(1975, 2009)
+    rows = words(", ".join(names[:-1]) + (" and " if names[1:] else "") + names[-1] + ".", "author")
+    early = draw.random() < 0.4
+    rows += words(f"({year})." if early else "", "date") + words(title, "title")
+    kind = draw.random()
+    if kind < 0.5:
+        first = draw.randint(1, 600)
+        rows += words(f"{draw.choice(JOURNALS)},", "journal") + words(f"{draw.randint(1, 60)}:", "volume")
+        rows += words(f"{first}-{first + draw.randint(3, 30)},", "pages")
+    elif kind < 0.8:
+        rows += words(f"In {draw.choice(MEETINGS)},", "booktitle") + words(f"pages {draw.randint(1, 400)},", "pages")
+    else:
+        rows += words(f"{draw.choice(HOUSES)},", "publisher")
+    return rows + ([] if early else words(f"{year}.", "date"))
+
+
+FILES: dict[str, Callable[[random.Random], list[tuple[str, ...]]]] = {
+    "ner/sentences.conll": sentence,
+    "addresses/addresses.conll": address,
+    "references/references.conll": reference,
+}
+
+
+def text_of(name: str) -> str:
+    """One token a line, columns between blanks, an empty line after each sequence."""
+    draw = random.Random(name)
+    sequences = (FILES[name](draw) for _ in range(SEQUENCES))
+    return "".join("".join(" ".join(row) + "\n" for row in rows) + "\n" for rows in sequences)
+
+
+def main(folder: Path) -> None:
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text_of(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
