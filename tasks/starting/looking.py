@@ -15,6 +15,7 @@ from espalier.engine.labels.spans import marks_entities
 from espalier.tasks import formats
 from espalier.tasks.formats import Reading
 from espalier.tasks.formats.labels import JOINT
+from espalier.tasks.formats.lists import NO_NUMBER
 from espalier.tasks.ingest import input_fractions, partly_labelled
 from espalier.tasks.pages.page import count, percent
 from espalier.tasks.sources.profile import BETWEEN, MARK, Profiler
@@ -122,7 +123,8 @@ class _Seen:
 
 
 def _column(texts: pl.Series) -> OtherColumn:
-    return OtherColumn(texts.n_unique(), texts.cast(pl.Float64, strict=False).is_not_null().all())
+    numbers = texts.cast(pl.Float64, strict=False).is_not_null() | (texts == NO_NUMBER)
+    return OtherColumn(texts.n_unique(), numbers.all())
 
 
 def with_marks(profile: dict, how: Reading, told: Reading) -> tuple[Reading, list[str]]:

@@ -162,7 +162,8 @@ def test_options_are_stronger_than_guesses(espalier, tmp_path):
 
 
 def test_other_columns_get_templates_by_what_they_hold(espalier, tmp_path):
-    rows = [f"w{i} {'NV'[i % 2]} {i / 7:.3f} same B-X" + ("\n" if i % 3 == 2 else "") for i in range(60)]
+    numbers = ["_", *(f"{i / 7:.3f}" for i in range(1, 60))]  # the first is not there
+    rows = [f"w{i} {'NV'[i % 2]} {number} same B-X" + "\n" * (i % 3 == 2) for i, number in enumerate(numbers)]
     made(tmp_path, "\n".join(rows))
     code, out, _ = espalier("init", "data.conll")
     assert code == 0 and "column 1 with its neighbours; column 2 as numbers by size; column 3 left out" in out
