@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.chain.column_groups import Composites
-from espalier.engine.chain.pair_sets import Inverse, Occurrences, PairSets, invert, occurrences
+from espalier.engine.chain.pair_sets import Amounts, Inverse, PairSets, invert, occurrences
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
@@ -21,7 +21,7 @@ class Gathering(NamedTuple):
     positions: Inverse  # of observations in columns of their own
     first_positions: Inverse  # of all observations, among the first positions
     combinations: Inverse  # that hold an observation
-    valued: Occurrences  # of observations with values
+    valued: Amounts  # of observations with values
     positions_of_combination: Inverse
     observation_runs: list[tuple[int, int]]
     combination_runs: list[tuple[int, int]]

@@ -29,7 +29,7 @@ class Inverse(NamedTuple):
     entry: np.ndarray  # int32
 
 
-class Occurrences(NamedTuple):
+class Amounts(NamedTuple):
     """The positions of each observation, ascending, each once: position[ptr[x]:ptr[x + 1]]."""
 
     ptr: np.ndarray  # int64 [V + 1]
@@ -37,7 +37,7 @@ class Occurrences(NamedTuple):
     amount: np.ndarray  # float64, how often it is there, or the sum of its values
 
 
-def occurrences(dataset: Dataset, n_observations: int, where: np.ndarray | None = None) -> Occurrences:
+def occurrences(dataset: Dataset, n_observations: int, where: np.ndarray | None = None) -> Amounts:
     """Of all observations, at the positions `where` (bool [T]) holds; amounts of zero are left out."""
     ids = every_observation(dataset)
     keys = ids if where is None else np.where(where[:, None], ids, -1)
@@ -49,11 +49,11 @@ def occurrences(dataset: Dataset, n_observations: int, where: np.ndarray | None 
     first = np.flatnonzero(new)
     if not dataset.valued.shape[1]:
         amount = np.diff(np.append(first, len(position))).astype(np.float64)
-        return Occurrences(_ends_of(owner[new], n_observations), position[new].astype(np.int32), amount)
+        return Amounts(_ends_of(owner[new], n_observations), position[new].astype(np.int32), amount)
     each = np.concatenate([np.ones(dataset.observations.shape), dataset.values], axis=1).ravel()[flat.entry]
     amount = np.add.reduceat(each, first) if len(first) else np.empty(0)
     kept = first[amount != 0.0]
-    return Occurrences(_ends_of(owner[kept], n_observations), position[kept].astype(np.int32), amount[amount != 0.0])
+    return Amounts(_ends_of(owner[kept], n_observations), position[kept].astype(np.int32), amount[amount != 0.0])
 
 
 def _ends_of(owner: np.ndarray, n_keys: int) -> np.ndarray:

@@ -9,8 +9,8 @@ from espalier.engine.chain.batches import Schedule, make_schedule
 from espalier.engine.chain.column_groups import Composites, find_composites
 from espalier.engine.chain.gather_gradient import Gathering, gather, make_gathering
 from espalier.engine.chain.pair_sets import (
+    Amounts,
     Inverse,
-    Occurrences,
     check_observations,
     check_theta,
     invert,
@@ -95,7 +95,7 @@ class ChainObjective:
         return make_schedule(self.dataset.offsets, self.sets, self.chunks, padded(self.layout.n_labels))
 
     @cached_property
-    def positions(self) -> Occurrences:
+    def positions(self) -> Amounts:
         return occurrences(self.dataset, self.layout.n_observations)
 
     @cached_property

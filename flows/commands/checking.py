@@ -71,6 +71,7 @@ def doctor(args) -> int:
     "compile ahead what training and tagging need, several kernels at once",
     flag("--all", "for all solvers and families, too"),
     QUIET,
+    example="espalier warm",
 )
 def warm(args) -> None:
     from espalier.engine import warm_up

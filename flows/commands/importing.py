@@ -12,6 +12,7 @@ GROUP = Group()
     "make a model of CRFsuite, Wapiti or CRF++ (crf_learn -t) one of ours",
     argument("model", type=Path, metavar="MODEL", help="the model file of the other program"),
     argument("-o", "--output", type=Path, metavar="OUT", help="the file to write (MODEL with the ending .model)"),
+    example="espalier import ner.crfsuite -o ner.model",
 )
 def import_(args) -> None:
     from espalier.engine import importing
