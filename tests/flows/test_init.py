@@ -296,7 +296,7 @@ def test_versions_begin_where_git_is(espalier, tmp_path):
 def test_what_runs_write_is_what_the_repository_ignores():
     lines = (ROOT / ".gitignore").read_text().splitlines()
     first = lines.index("# state of runs, pages made on demand")
-    last = lines.index("# editors and systems")
+    last = lines.index("# what the examples make")
     ours = [line for line in lines[first:last] if line and line[0] == "/"]
     assert list(texts.WRITTEN_BY_RUNS) == ours
 
