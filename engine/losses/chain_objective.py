@@ -136,7 +136,8 @@ class ChainObjective:
 
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""
-        return curvatures(self.layout, gradient, self.observed, rho2, self.squares)
+        squares = self.squares if self.dataset.valued.shape[1] else None
+        return curvatures(self.layout, gradient, self.observed, rho2, squares)
 
     @cached_property
     def squares(self) -> np.ndarray:

@@ -30,17 +30,19 @@ def squared_values(dataset: Dataset, layout: Layout) -> np.ndarray:
 
 
 def curvatures(
-    layout: Layout, gradient: np.ndarray, observed: np.ndarray, rho2: float, squares: np.ndarray
+    layout: Layout, gradient: np.ndarray, observed: np.ndarray, rho2: float, squares: np.ndarray | None = None
 ) -> np.ndarray:
     """sqrt(max(rho2, 1) + m (1 - m / n)) of each weight; the gradient tells the expected counts.
 
-    `squares` are the `squared_values` of all data.
+    `squares` are the `squared_values` of all data, None where nothing has a value.
     """
     out = np.empty(len(observed))
     for name in FAMILIES:
         ptr = layout.family(name)[0]
         pieces = threads.ranges(layout.n_observations, PIECES) if ptr[-1] > ptr[0] else []
         threads.run(lambda run, ptr=ptr: _curvatures(ptr, gradient, observed, max(rho2, 1.0), *run, out), pieces)
+    if squares is None:
+        return out
     share = 1.0 / layout.n_labels
     return np.where(squares > 0.0, np.sqrt(max(rho2, 1.0) + squares * (share * (1.0 - share))), out)
 
