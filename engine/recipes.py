@@ -6,10 +6,12 @@
 import gc
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from espalier.engine.chain.one_sequence import make_buffers
+from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.families import hmm, load
 from espalier.engine.families.crf import CrfLabeller
@@ -29,27 +31,29 @@ SPARSE, SMOOTH = ElasticNet(0.5, 0.001), ElasticNet(0.0, 0.001)
 FEW = 3  # iterations
 
 
-def tiny_problem() -> tuple[Dataset, Layout]:
+def tiny_problem(pairs: str = "seen") -> tuple[Dataset, Layout]:
     """The tokens of TEXT as `CRF.fit` would have them."""
     word = np.array([2, 3, 3, 2, 3])
     observations = np.column_stack([np.zeros(5, np.int32), np.ones(5, np.int32), word])
     data = make_dataset(observations, [0, 1, 1, 0, 0], [0, 2, 5])
-    return data, make_layout("seen", data, len(LABELS), observation_kinds(NAMES))
+    return data, make_layout(pairs, data, len(LABELS), observation_kinds(NAMES))
 
 
 def tiny_labeller(kind: type = CrfLabeller):
     """A model of it, and data to label."""
-    data, layout = tiny_problem()
+    data, layout = tiny_problem("all")
     theta = np.linspace(-1.0, 1.0, layout.size)
     return kind.compact(layout, theta, NAMES, LABELS, TEMPLATES, {}), data
 
 
 def steps() -> None:
-    """The epoch that the default solver begins with."""
-    objective = ChainObjective(*tiny_problem())
-    data, layout, sets = objective.dataset, objective.layout, objective.sets
-    nothing, order = np.zeros(layout.size), np.arange(len(data.weights))
-    sgd.epoch(objective, SPARSE, np.zeros(layout.size), order, 0.1, 0, 0.0, nothing, make_buffers(data, layout, sets))
+    """The epoch that the default solver begins with, and labelling: as long as the descent, with few of its kernels."""
+    data, layout = tiny_problem("all")
+    problem = SimpleNamespace(dataset=data, layout=layout, sets=pair_sets(data, layout))
+    theta, nothing, order = np.zeros(layout.size), np.zeros(layout.size), np.arange(len(data.weights))
+    sgd.epoch(problem, SPARSE, theta, order, 0.1, 0, 0.0, nothing, make_buffers(data, layout, problem.sets))
+    model, data = tiny_labeller()
+    model.best(data)
 
 
 def descent() -> None:
@@ -69,11 +73,6 @@ def gathered() -> None:
     objective = ChainObjective(*tiny_problem())
     objective.scattered = False
     minimise("pqn", objective, SPARSE, None, FEW)
-
-
-def best_labels() -> None:
-    model, data = tiny_labeller()
-    model.best(data)
 
 
 def answers() -> None:
@@ -135,7 +134,6 @@ def _ask_all(model, data: Dataset) -> None:
 RECIPES = {
     "descent": descent,
     "steps": steps,
-    "best labels": best_labels,
     "gathered": gathered,
     "smooth descent": smooth_descent,
     "answers": answers,

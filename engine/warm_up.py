@@ -26,7 +26,7 @@ CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
 CHILD += "from espalier.engine import recipes; recipes.run(sys.argv[2])"
 
 # Recipes of `engine.recipes`, the longest first, and about how many kernels each compiles that are not in those before.
-FIRST_FIT = {"descent": 60, "steps": 30, "best labels": 10}
+FIRST_FIT = {"descent": 60, "steps": 32}
 USUAL = FIRST_FIT | {"answers": 12, "gathered": 5, "texts": 12, "smooth descent": 3}
 NEW_OF_SOLVERS = {"sbcd": 55, "cd": 3, "iis": 3}  # the others have all theirs from a default fit
 EVERY = {

@@ -19,7 +19,7 @@ from espalier.engine.runtime import compiling, threads
 
 ROOT = Path(__file__).resolve().parents[2]
 compiled = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
-QUICK = {"best labels": 20}
+QUICK = {"texts": 20}
 
 
 def python(code, *arguments, **more):
@@ -76,7 +76,7 @@ def test_a_recipe_that_fails_says_why():
 
 def test_an_interpreter_that_does_not_start_is_no_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", str(ROOT / "no" / "python"))
-    assert "no/python" in warm_up.compile_all(QUICK)["best labels"]
+    assert "no/python" in warm_up.compile_all(QUICK)["texts"]
 
 
 @pytest.fixture
