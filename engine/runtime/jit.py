@@ -30,7 +30,6 @@ OPTIONS = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
     "error_model": "numpy",
-    "no_cfunc_wrapper": True,  # for callers in C, of which there are none: as much again to compile
     # A kernel that is called by several others would be linked into each, optimised in each in
     # its own way, under one name; which copy runs then depends on what was loaded first, and the
     # last bits differ between a run that compiles and one that finds its kernels in the cache.
