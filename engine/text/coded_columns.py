@@ -1,10 +1,12 @@
 """Columns of texts as numbers, and the columns that the sources of templates make of them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from espalier.engine.runtime.grouping import ends
 from espalier.engine.text.macros import Source
 
 
@@ -13,6 +15,13 @@ class Column(NamedTuple):
 
     codes: np.ndarray  # int32 [W, T]
     texts: pa.Array  # large_string
+
+
+def text_array(texts: Sequence[str | None]) -> pa.Array:
+    """A large_string array; None is empty. `pyarrow.array` would load pandas where that is installed."""
+    parts = [(text or "").encode() for text in texts]
+    offsets = ends(np.fromiter(map(len, parts), np.int64, len(parts)))
+    return pa.LargeStringArray.from_buffers(len(parts), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts)))
 
 
 def number(texts: pa.Array) -> Column:
@@ -29,9 +38,9 @@ def derive(source: Source, column: Column, offsets: np.ndarray) -> Column:
     if source.letter == "l":
         names = source.name_list()
         found = names.find(texts, column.codes[0], offsets)
-        return Column(found.reshape(1, -1), pa.array(names.values, pa.large_string()))
+        return Column(found.reshape(1, -1), text_array(names.values))
     values = [source.function(text) for text in texts]
-    flat = pa.array([value for row in values for value in row], pa.large_string()).dictionary_encode()
+    flat = text_array([value for row in values for value in row]).dictionary_encode()
     table = np.full((source.width, len(texts)), -1, np.int32)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     text_of = np.repeat(np.arange(len(texts)), lengths)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
-from espalier.engine.text.coded_columns import derive, number
+from espalier.engine.text.coded_columns import derive, number, text_array
 from espalier.engine.text.templates import FIRST, HERE, Macro, Template, columns_of, sources_of
 
 # Hashes have 32 bits in a uint64: a product of two does not overflow.
@@ -47,7 +47,7 @@ class TemplatePart(NamedTuple):
 
 def make_vocabulary(texts: list[str] | pa.Array) -> Texts:
     """The vocabulary of distinct texts, whose ids are their places; an Array must be of large_string."""
-    return _number([texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())])[0]
+    return _number([texts if isinstance(texts, pa.Array) else text_array(texts)])[0]
 
 
 def find(vocabulary: Texts, templates: list[Template], columns: list[pa.Array], offsets: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ def _prepare(templates: list[Template], columns: list[pa.Array], offsets: np.nda
         first[source], base = base, base + source.width * tokens
     extra: list[str | None] = []
     parts = [_parts(templates[i], slot, longest, tokens, first, base, extra) for i, slot in columns_of(templates)]
-    texts, ids = _number([*columns, *(column.texts for column in derived), pa.array(extra, pa.large_string())])
+    texts, ids = _number([*columns, *(column.texts for column in derived), text_array(extra)])
     blocks, at = [ids[: len(columns) * tokens]], len(columns) * tokens
     for column in derived:
         blocks.append(np.append(ids[at : at + len(column.texts)], np.int32(-1))[column.codes].ravel())

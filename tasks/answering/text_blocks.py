@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.text import column_text
+from espalier.engine.text.coded_columns import text_array
 from espalier.engine.text.column_text import Fields
 from espalier.tasks.answering.asked import Asked
 from espalier.tasks.answering.incoming import whole
@@ -105,7 +106,7 @@ def _block_of_json(text: bytes, name: str, first_line: int, own: OwnFormat, shap
             for column, values in zip(columns, tokens, strict=True):
                 column.extend(values)
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int64)
-    texts = [pa.array(column, pa.large_string()) for column in columns]
+    texts = [text_array(column) for column in columns]
     return TextBlock(texts, offsets, np.repeat(np.array(lines, np.int64), lengths), records=records)
 
 

@@ -27,9 +27,9 @@ def assert_counts(lattice, unit, tolerance):
     for n in [*everyone, *reversed(everyone)]:
         sequence, labels = problem.sequences[n], problem.labels[n]
         lo, hi = dataset.offsets[n], dataset.offsets[n + 1]
-        log_z, found = expect(theta, unit, layout, dataset.observations, sets, lo, hi, buffers)
+        log_z, found = expect(theta, unit, layout, dataset, sets, lo, hi, buffers)
         counts = np.zeros(layout.size)
-        add_expected(layout, dataset.observations, sets, lo, hi, found, 2.0, buffers, counts)
+        add_expected(layout, dataset, sets, lo, hi, found, 2.0, buffers, counts)
         observed = observed_counts(select(dataset, np.array([n]))._replace(weights=np.ones(1)), layout)
         gradient = chain.gradient([sequence], [labels], problem.n_labels, weights, [1.0])
         expected = np.array([gradient.get(feature, 0.0) for feature in features]) + observed

@@ -62,7 +62,7 @@ def test_an_epoch_is_its_steps(lattice, rhos):
     objective, found = ChainObjective(packed.dataset, packed.layout), theta.copy()
     order = np.array([2, 0, 1])
     buffers = make_buffers(objective.dataset, objective.layout, objective.sets)
-    module._epoch(objective, ElasticNet(*rhos), found, order, 0.3, 2, 0.0, np.zeros_like(theta), buffers)
+    module.epoch(objective, ElasticNet(*rhos), found, order, 0.3, 2, 0.0, np.zeros_like(theta), buffers)
     np.testing.assert_allclose(found, plain_epoch(packed, theta, order, 0.3, 2, *rhos), rtol=0, atol=1e-10)
 
 
@@ -90,7 +90,7 @@ def test_the_step_is_the_best_of_its_neighbours(objective):
 
     def reached(step):
         tried = theta.copy()
-        module._epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), buffers)
+        module.epoch(objective, penalty, tried, order, step, 0, 0.0, np.zeros_like(theta), buffers)
         return objective.value(tried) + penalty.value(tried)
 
     assert reached(step) < reached(step * module.GRID)
