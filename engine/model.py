@@ -20,6 +20,7 @@ import pyarrow as pa
 from espalier.engine.arrow_frame import check_frame
 from espalier.engine.data.dataset import Dataset, check_label_count, renumbered
 from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.runtime.arrow_arrays import missing, numbers_of
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 
 FORMAT = 4  # 1 had other names for what is beyond the edges; the checksum of 2 left the info out; 3 knew no families
@@ -209,8 +210,8 @@ def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
     family = _recode(columns["family"], {name: i for i, name in enumerate(FAMILIES)}, path, "family")
     previous = _recode(columns["previous"], codes, path, "previous label")
     label = _recode(columns["label"], codes, path, "label")
-    observation = columns["observation"].indices.to_numpy(zero_copy_only=False)
-    weight = columns["weight"].to_numpy(zero_copy_only=False)
+    observation = numbers_of(columns["observation"].indices, np.int32)
+    weight = numbers_of(columns["weight"], np.float64)
     if np.any((family == 2) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
         raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
     if not np.all(np.isfinite(weight)):
@@ -290,10 +291,7 @@ def _recode(column, codes: dict[str, int], path: Path, what: str) -> np.ndarray:
     if unknown:
         raise EspalierError(f"{path}: {what} {quoted(unknown[0])} is not known to the file's own list; {REMEDY}")
     table = np.array([codes[name] for name in names] + [-1], np.int64)
-    indices = column.indices.to_numpy(zero_copy_only=False)
-    if column.null_count:  # NaN among floats; Arrow's own way to fill them would load its compute functions
-        indices = np.where(np.isnan(indices), len(names), indices).astype(np.int64)
-    return table[indices]
+    return table[np.where(missing(column.indices), len(names), numbers_of(column.indices, np.int32))]
 
 
 def _layout(n_labels: int, n_observations: int, family, observation, previous, label) -> Layout:

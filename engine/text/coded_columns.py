@@ -1,12 +1,11 @@
 """Columns of texts as numbers, and the columns that the sources of templates make of them."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from espalier.engine.runtime.grouping import ends
+from espalier.engine.runtime.arrow_arrays import numbers_of, text_array
 from espalier.engine.text.macros import Source
 
 
@@ -17,17 +16,10 @@ class Column(NamedTuple):
     texts: pa.Array  # large_string
 
 
-def text_array(texts: Sequence[str | None]) -> pa.Array:
-    """A large_string array; None is empty. `pyarrow.array` would load pandas where that is installed."""
-    parts = [(text or "").encode() for text in texts]
-    offsets = ends(np.fromiter(map(len, parts), np.int64, len(parts)))
-    return pa.LargeStringArray.from_buffers(len(parts), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts)))
-
-
 def number(texts: pa.Array) -> Column:
     """A column as it is; `texts` is a large_string array of T texts without nulls."""
     found = texts.dictionary_encode()
-    return Column(found.indices.to_numpy(zero_copy_only=False).reshape(1, -1), found.dictionary)
+    return Column(numbers_of(found.indices, np.int32).reshape(1, -1), found.dictionary)
 
 
 def derive(source: Source, column: Column, offsets: np.ndarray) -> Column:
@@ -45,5 +37,5 @@ def derive(source: Source, column: Column, offsets: np.ndarray) -> Column:
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     text_of = np.repeat(np.arange(len(texts)), lengths)
     place = np.arange(len(text_of)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    table[place, text_of] = flat.indices.to_numpy(zero_copy_only=False)
+    table[place, text_of] = numbers_of(flat.indices, np.int32)
     return Column(table[:, column.codes[0]], flat.dictionary)

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.arrow_arrays import text_array
 from espalier.engine.runtime.jit import kernel
-from espalier.engine.text.coded_columns import derive, number, text_array
+from espalier.engine.text.coded_columns import derive, number
 from espalier.engine.text.templates import FIRST, HERE, Macro, Template, columns_of, sources_of
 
 # Hashes have 32 bits in a uint64: a product of two does not overflow.

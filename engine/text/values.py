@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine.runtime.arrow_arrays import numbers_of
 from espalier.engine.text.macros import number_of
 from espalier.engine.text.templates import FIRST, HERE, Macro, Template, columns_of
 
@@ -55,7 +56,7 @@ def apart(
 def _numbers(texts: pa.Array, column: int, offsets: np.ndarray, first: int) -> np.ndarray:
     """The numbers of a column, NaN for none; each distinct text is read once."""
     found = texts.dictionary_encode()
-    codes = found.indices.to_numpy(zero_copy_only=False)
+    codes = numbers_of(found.indices, np.int32)
     out = np.empty(len(found.dictionary))
     for code, text in enumerate(found.dictionary.to_pylist()):
         try:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.runtime.arrow_arrays import text_array
 from espalier.engine.text import column_text
-from espalier.engine.text.coded_columns import text_array
 from espalier.engine.text.column_text import Fields
 from espalier.tasks.answering.asked import Asked
 from espalier.tasks.answering.incoming import whole
