@@ -34,6 +34,19 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_sessionstart(session):
+    """A run of the whole suite compiles the kernels once, before its processes would each compile them."""
+    config = session.config
+    whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS
+    if hasattr(config, "workerinput") or not whole or not getattr(config.option, "numprocesses", None):
+        return
+    from espalier.engine import warm_up
+
+    if warm_up.DIRECTORY is not None and not (done := warm_up.DIRECTORY / "compiled-for-tests").exists():
+        if not warm_up.compile_all(warm_up.EVERY):
+            done.touch()
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1; must be quick uncompiled")
 

@@ -33,7 +33,8 @@ def with_zeros():
     return found
 
 
-@pytest.mark.parametrize("kind", ["mixed", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("nan", "huge"))])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["mixed", "nan", "huge"])
 def test_uncompiled_kernels_read_nothing_that_was_not_written(with_zeros, kind):
     """Every objective, solver, decoder and family, to the last bit."""
     found = results(NUMBA_DISABLE_JIT="1", ESPALIER_FILL_MEMORY=kind)

@@ -129,6 +129,7 @@ class TestSchedule:
         assert deployment_of(schedule.project, "nightly")["paused"] is True
         assert answers(schedule.api)
 
+    @pytest.mark.long
     def test_a_schedule_that_was_paused_at_its_end_resumes(self, schedule):
         with serving(schedule.project, "{'cron': '0 4 * * *', 'name': 'nightly'}") as nightly:
             nightly.wait_for("next run:", 300)
@@ -137,6 +138,7 @@ class TestSchedule:
             assert all("T04:00:00" in run["expected_start_time"] for run in waiting), "nothing is left of the old times"
             assert nightly.end(signal.SIGINT) == 0, nightly.output
 
+    @pytest.mark.long
     def test_what_was_due_while_it_was_not_served_is_made_up_for_once(self, schedule):
         """It was killed two days ago, so that it was due twice since."""
         times = {"cron": "30 3 * * *", "zone": "UTC", "seconds": None}
@@ -156,6 +158,7 @@ class TestSchedule:
         assert "missed:" not in again.output
         assert len([r for r in runs_of(schedule.project, "again") if "missed" in r["tags"]]) == 1
 
+    @pytest.mark.long
     def test_told_to_end_while_it_begins_it_ends_well(self, schedule):
         done = run_python("-c", EARLY + SERVE, "{'cron': '0 4 * * *', 'name': 'early'}", cwd=schedule.project,
                           timeout=400)  # fmt: skip

@@ -526,6 +526,7 @@ train.main(Path("."), params, Lines(), {block})
 
 @needs_dask
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(project):
     params = small_params()
     params.train.checkpoint_seconds = 0

@@ -192,7 +192,7 @@ def iterations_to(objective, trace):
     return next(row["iteration"] for row in trace if row["objective"] <= objective)
 
 
-@pytest.mark.parametrize("solver", ["owlqn", "pqn", "sbcd"])
+@pytest.mark.parametrize("solver", [pytest.param("owlqn", marks=pytest.mark.long), "pqn", "sbcd"])
 def test_a_warm_start_with_new_labels_and_features_ends_where_a_cold_one_does_and_sooner(root, solver):
     options = {"solver": solver, "max_iterations": 5000}  # enough to end by the tolerance, which is what is compared
     cold = run_stages(root, with_more(**options), *STAGES)["train"]
