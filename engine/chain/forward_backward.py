@@ -82,6 +82,7 @@ def find_runs(ptr, observations, columns, offsets, schedule, b, begin, length):
 def _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z):
     """e of all rows of batch b, and log_z = 0, or NaN where a step is too wide for scaling."""
     observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
+    with_values = valued.shape[1] > 0
     unigram_ptr, unigram_code = layout.unigram_ptr, layout.unigram_code
     start_ptr, start_code, spread, of_position = layout.start_ptr, layout.start_code, factors.spread, sets.of_position
     columns, ids, table = shared.columns, shared.ids, shared.table
@@ -106,7 +107,8 @@ def _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
             for k in range(i, i + n_columns):
                 add_run(theta, unigram_code, base, begin[k], length[k], score)
             i += n_columns
-            add_values(theta, unigram_ptr, unigram_code, valued, values, t, score)
+            if with_values:
+                add_values(theta, unigram_ptr, unigram_code, valued, values, t, score)
             if t == first:
                 add_runs(theta, start_ptr, start_code, observations, t, score)
             highest, lowest = extremes(score, high, low)

@@ -172,6 +172,7 @@ def scatter_chunk(
 @kernel
 def _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out):
     observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
+    with_values = valued.shape[1] > 0
     unigram_ptr, unigram_code, n_labels = layout.unigram_ptr, layout.unigram_code, layout.n_labels
     base = unigram_ptr[0]
     start_ptr, start_code = layout.start_ptr, layout.start_code
@@ -191,7 +192,8 @@ def _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, ou
             for k in range(i, i + n_columns):
                 take_run(gamma, r, n_labels, unigram_code, base, begin[k], length[k], out)
             i += n_columns
-            take_values(unigram_ptr, unigram_code, valued, values, t, gamma, r, n_labels, 1.0, out)
+            if with_values:
+                take_values(unigram_ptr, unigram_code, valued, values, t, gamma, r, n_labels, 1.0, out)
             if t == first:
                 scatter_runs(start_ptr, start_code, observations, everything, t, gamma, r, n_labels, out)
 
