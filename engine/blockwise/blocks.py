@@ -33,7 +33,15 @@ from espalier.engine.blockwise.kernels import (
     hessian_piece,
     make_hot,
 )
-from espalier.engine.chain.pair_sets import PairSets, check_labels, check_observations, invert, occurrences, pair_sets
+from espalier.engine.chain.pair_sets import (
+    PairSets,
+    check_labels,
+    check_observations,
+    invert,
+    occurrences,
+    pair_sets,
+    pointers,
+)
 from espalier.engine.chain.scores import density
 from espalier.engine.data.dataset import Dataset, every_observation
 from espalier.engine.errors import EspalierError
@@ -198,7 +206,7 @@ def share_bases(sets: PairSets, layout: Layout) -> Sharing:
     chosen = np.zeros(n_sets, bool)
     chosen[first] = True
     in_bases, beyond = common & chosen[owner], ~common
-    base_ptr = _pointers(base[owner[in_bases]], len(first))
+    base_ptr = pointers(base[owner[in_bases]], len(first))
     base_member = sets.observation[in_bases][np.argsort(base[owner[in_bases]], kind="stable")]
     by_base = invert(base_member, n_observations)
     bases = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(base_ptr))[by_base.entry]
@@ -210,7 +218,7 @@ def share_bases(sets: PairSets, layout: Layout) -> Sharing:
         base=base,
         base_ptr=base_ptr,
         base_member=base_member,
-        rest_ptr=_pointers(owner[beyond], n_sets),
+        rest_ptr=pointers(owner[beyond], n_sets),
         rest_member=sets.observation[beyond],
         bases_ptr=bases_ptr,
         bases=bases,
@@ -226,7 +234,7 @@ def _distinct_runs(members: np.ndarray, owner: np.ndarray, n_sets: int) -> tuple
     number = np.zeros(n_sets, np.int64)
     kept = members >= 0
     members, owner = members[kept].astype(np.int64), owner[kept]
-    place = np.arange(len(owner)) - _pointers(owner, n_sets)[owner]
+    place = np.arange(len(owner)) - pointers(owner, n_sets)[owner]
     for depth in range(int(place.max(initial=-1)) + 1):
         here = place == depth
         next_member = np.zeros(n_sets, np.int64)
@@ -267,10 +275,6 @@ def _index(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing) -> I
         rows_ptr=rows_ptr,
         rows=rows,
     )
-
-
-def _pointers(owner: np.ndarray, n_keys: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_keys))]).astype(np.int64)
 
 
 def _pieces(owner: np.ndarray, sequence: np.ndarray, ptr: np.ndarray) -> np.ndarray:
@@ -319,7 +323,7 @@ def _without_repeats(ptr: np.ndarray, entry: np.ndarray) -> tuple[np.ndarray, np
     owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
     keep = np.ones(len(entry), bool)
     keep[1:] = (np.diff(owner) != 0) | (np.diff(entry) != 0)
-    return _pointers(owner[keep], len(ptr) - 1), entry[keep]
+    return pointers(owner[keep], len(ptr) - 1), entry[keep]
 
 
 def _state(data: Dataset, layout: Layout, sets: PairSets, sharing: Sharing, index: Index, sparse: str) -> BlockState:

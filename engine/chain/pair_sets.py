@@ -49,14 +49,15 @@ def occurrences(dataset: Dataset, n_observations: int, where: np.ndarray | None 
     first = np.flatnonzero(new)
     if not dataset.valued.shape[1]:
         amount = np.diff(np.append(first, len(position))).astype(np.float64)
-        return Amounts(_ends_of(owner[new], n_observations), position[new].astype(np.int32), amount)
+        return Amounts(pointers(owner[new], n_observations), position[new].astype(np.int32), amount)
     each = np.concatenate([np.ones(dataset.observations.shape), dataset.values], axis=1).ravel()[flat.entry]
     amount = np.add.reduceat(each, first) if len(first) else np.empty(0)
     kept = first[amount != 0.0]
-    return Amounts(_ends_of(owner[kept], n_observations), position[kept].astype(np.int32), amount[amount != 0.0])
+    return Amounts(pointers(owner[kept], n_observations), position[kept].astype(np.int32), amount[amount != 0.0])
 
 
-def _ends_of(owner: np.ndarray, n_keys: int) -> np.ndarray:
+def pointers(owner: np.ndarray, n_keys: int) -> np.ndarray:
+    """Where the entries of each key begin when they are sorted by `owner`, and the end: int64 [keys + 1]."""
     return ends(np.bincount(owner, minlength=n_keys))
 
 
@@ -74,18 +75,22 @@ def check_observations(dataset: Dataset, layout: Layout) -> None:
             f"observation {lowest if lowest < -1 else highest} is not one of the {layout.n_observations} of the "
             "vocabulary (or -1 for none): make features and model from the same vocabulary"
         )
-    pairs = np.append(np.diff(layout.bigram_ptr) + np.diff(layout.start_ptr) > 0, False)
-    if np.any(pairs[dataset.valued]):
-        x = int(dataset.valued[pairs[dataset.valued]][0])
-        raise EspalierError(
-            f"observation {x} has values and weights for pairs of labels: expected weights for single labels only, "
-            "of a template that begins with U"
-        )
+    if dataset.valued.shape[1]:
+        _refuse_pairs_of_values(dataset.valued, layout)
     if int(dataset.labels.max(initial=-1)) >= layout.n_labels:
         raise EspalierError(f"label {int(dataset.labels.max())}: expected ids below {layout.n_labels}")
     lowest = -1 - len(dataset.label_sets)
     if int(dataset.labels.min(initial=-1)) < lowest:
         raise EspalierError(f"label {int(dataset.labels.min())} names no label set: expected at least {lowest}")
+
+
+def _refuse_pairs_of_values(valued: np.ndarray, layout: Layout) -> None:
+    paired = np.append(np.diff(layout.bigram_ptr) + np.diff(layout.start_ptr) > 0, False)[valued]
+    if paired.any():
+        raise EspalierError(
+            f"observation {valued[paired][0]} has values and weights for pairs of labels: expected weights for single "
+            "labels only, of a template that begins with U"
+        )
 
 
 def check_labels(labels: np.ndarray, layout: Layout) -> None:
