@@ -1,7 +1,6 @@
 """The command line: what it prints, how it ends, and that bad input stops it before anything is written."""
 
 import gzip
-import io
 import json
 import os
 import re
@@ -23,22 +22,6 @@ from espalier.tasks.params import Ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(cli.COMMANDS)
-
-
-@pytest.fixture
-def espalier(capsys, monkeypatch):
-    """Run the command in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments, stdin=None):
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as exit:
-            code = exit.code
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def subprocess_run(*arguments, code=None, **options):

@@ -8,7 +8,6 @@ import pytest
 import yaml
 from stage_runs import run_stages, small_params, tree
 
-from espalier.flows import cli
 from espalier.tasks import store
 from espalier.tasks.ingest import corpus_of
 from espalier.tasks.params import Ingest, load_params
@@ -33,15 +32,6 @@ def project(tmp_path):
     }
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     return tmp_path
-
-
-@pytest.fixture
-def espalier(capsys):
-    def run(*arguments):
-        code = cli.main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_folds_and_their_mean(espalier, project):

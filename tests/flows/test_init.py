@@ -12,7 +12,6 @@ import yaml
 from stage_runs import tree
 
 from espalier.engine.text.templates import parse
-from espalier.flows import cli
 from espalier.tasks import store
 from espalier.tasks.params import LETTER_TEMPLATES, load_params
 from espalier.tasks.starting import texts
@@ -27,18 +26,10 @@ UD = "".join(f"1\t{word}\t_\t{tag}\tX\t_\t0\troot\t_\t_\n\n" for word, tag in TA
 
 
 @pytest.fixture
-def espalier(capsys, tmp_path, monkeypatch):
+def espalier(espalier, tmp_path, monkeypatch):
     """Run the command in an empty folder: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as exit:
-            code = exit.code
-        return code, *capsys.readouterr()
-
-    return run
+    return espalier
 
 
 def made(folder, content, name="data.conll"):

@@ -7,7 +7,6 @@ import pytest
 import seqeval.metrics
 
 from espalier import CRF
-from espalier.flows import cli
 
 SENTENCES = [["Ann", "saw", "Bob", "Lee"], ["Rome", "saw", "Ann"], ["Lee", "saw", "Rome"]]
 LABELS = [["B-PER", "O", "B-PER", "I-PER"], ["B-LOC", "O", "B-PER"], ["B-PER", "O", "B-LOC"]]
@@ -27,17 +26,13 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture
-def espalier(capsys, models, tmp_path, monkeypatch):
+def espalier(espalier, models, tmp_path, monkeypatch):
     """Run a command in a folder with test.conll: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     rows = ["\n".join(map("\t".join, zip(*pair, strict=True))) for pair in zip(SENTENCES, LABELS, strict=True)]
     (tmp_path / "test.conll").write_text("\n\n".join(rows) + "\n", encoding="utf-8")
 
-    def run(*arguments):
-        code = cli.main([str(models / name) if name.endswith(".model") else name for name in arguments])
-        return code, *capsys.readouterr()
-
-    return run
+    return lambda *arguments: espalier(*(models / name if name.endswith(".model") else name for name in arguments))
 
 
 def test_a_model_that_is_right(espalier):
