@@ -20,6 +20,7 @@ import numba
 from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.engine.runtime import compiling, threads
 from espalier.engine.runtime.jit import DIRECTORY
+from espalier.engine.runtime.kernel_cache import source_hash
 
 # Its arguments are the places of modules, as they are here, and the recipe. With -P no folder is put before them.
 CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
@@ -86,8 +87,8 @@ def _is_python() -> bool:
 
 
 def _kind() -> str:
-    """What compiled kernels are good for, in eight digits: other versions and processors do not share them."""
-    parts = numba.__version__, sys.version_info[:3], numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    """What compiled kernels are good for, in eight digits: other sources, versions and processors do not share them."""
+    parts = source_hash(), numba.__version__, sys.version_info[:3], numba.config.CPU_NAME, numba.config.CPU_FEATURES
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
 

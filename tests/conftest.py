@@ -41,8 +41,9 @@ def pytest_sessionstart(session):
     if hasattr(config, "workerinput") or not whole or not getattr(config.option, "numprocesses", None):
         return
     from espalier.engine import warm_up
+    from espalier.engine.runtime.kernel_cache import source_hash
 
-    if warm_up.DIRECTORY is not None and not (done := warm_up.DIRECTORY / "compiled-for-tests").exists():
+    if warm_up.DIRECTORY is not None and not (done := warm_up.DIRECTORY / f"tested-{source_hash()}").exists():
         if not warm_up.compile_all(warm_up.EVERY):
             done.touch()
 

@@ -6,17 +6,18 @@ index that is a sum is unsigned: numba would test a signed one for counting from
 element by element, and that test keeps a loop from being vectorised.
 """
 
-import numba
+from functools import partial
+
 import numpy as np
 
-from espalier.engine.runtime.jit import OPTIONS, kernel
+from espalier.engine.runtime.jit import kernel
 
 LANES = 8
 LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # their sum is ln 2; HIGH has 32 bits
 
 # Without reassociation: the two-part reduction below would be merged into one, at the cost of digits.
-ordered = numba.njit(**(OPTIONS | {"fastmath": {"contract"}}))
+ordered = partial(kernel, fastmath={"contract"})
 
 
 @ordered

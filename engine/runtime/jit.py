@@ -6,6 +6,8 @@ common kind of processor (`engine.runtime.compile_target`): the same bytes each 
 """
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 # Where Intel's library of vector functions is installed numba would take it: other digits than the C library's.
 os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
@@ -14,7 +16,7 @@ import numba  # noqa: E402
 from numba.core import event  # noqa: E402
 
 from espalier.engine.runtime import compile_target, compiling, fresh_memory  # noqa: E402
-from espalier.engine.runtime.kernel_cache import cache_directory  # noqa: E402
+from espalier.engine.runtime.kernel_cache import cache_directory, rests_on  # noqa: E402
 
 fresh_memory.install()
 # numba reads the environment again at the first compilation after a change of it, and forgets what we set below:
@@ -22,8 +24,6 @@ fresh_memory.install()
 numba.config.reload_config()
 compile_target.pin(numba.config)
 DIRECTORY = cache_directory()
-if DIRECTORY is not None:
-    numba.config.CACHE_DIR = str(DIRECTORY)
 
 OPTIONS = {
     "cache": DIRECTORY is not None,
@@ -36,7 +36,17 @@ OPTIONS = {
     "forceinline": True,
 }
 
-kernel = numba.njit(**OPTIONS)
+
+def kernel(function: Callable, **others) -> Callable:
+    """The function, compiled when it is first called and kept with the other kernels of its module."""
+    if DIRECTORY is None:
+        return numba.njit(**(OPTIONS | others))(function)
+    before = numba.config.CACHE_DIR  # numba looks at it when a function is decorated, and not later
+    numba.config.CACHE_DIR = str(DIRECTORY / rests_on(Path(function.__code__.co_filename).resolve()))
+    try:
+        return numba.njit(**(OPTIONS | others))(function)
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 class _Events(event.Listener):

@@ -1,19 +1,22 @@
 """Where compiled kernels are kept.
 
-numba's own cache looks at one source file at a time, so a change in a callee of
-another module goes unnoticed and old machine code runs. Our directory is named
-after a hash of every source of the engine: other sources, other directory.
+numba's own cache looks at one source file at a time, so a change in a callee of another module goes unnoticed and old
+machine code runs. So the kernels of a module lie in a folder that is named after a hash of all it rests on: its own
+source, the engine's modules that it imports, and those that they import. A change elsewhere compiles nothing anew.
 """
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from espalier.engine.runtime import fresh_memory
 
-ENGINE = Path(__file__).parents[1]
+ENGINE = Path(__file__).resolve().parents[1]
 
 
 def source_hash(folder: Path = ENGINE) -> str:
@@ -23,6 +26,49 @@ def source_hash(folder: Path = ENGINE) -> str:
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+IMPORT = re.compile(
+    rb"^[ \t]*(?:from espalier\.engine([\w.]*) import (\([^)]*\)|[^\n]*)|import espalier\.engine([\w.]*))", re.MULTILINE
+)
+
+
+@cache
+def rests_on(path: Path, folder: Path = ENGINE) -> str:
+    """Sixteen hex digits of a source file in `folder` and of those there that it imports, directly or through others."""
+    reached, waiting = {path}, [path]
+    while waiting:
+        new = set(_imported(waiting.pop(), folder)) - reached
+        reached |= new
+        waiting += new
+    digest = hashlib.sha256()
+    for one in sorted(reached):
+        digest.update(one.relative_to(folder).as_posix().encode() + b"\0" + _source(one) + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _source(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@cache
+def _imported(path: Path, folder: Path) -> list[Path]:
+    """The engine's files that this one imports, wherever in it; a name may be a module or something inside one."""
+    names = set()
+    for module, several, plain in IMPORT.findall(_source(path)):
+        module = (module or plain).decode().strip(".").replace(".", "/")
+        names |= {module} | {f"{module}/{name.decode()}".strip("/") for name in re.findall(rb"\w+", several)}
+    places = (folder / place for name in names for place in _beside(name))
+    return [place for place in places if place.is_file()]
+
+
+def _beside(name: str) -> Iterator[str]:
+    """A module and the heads of the rooms that it is in: to import it runs them, too."""
+    yield f"{name}.py"
+    parts = name.split("/") if name else []
+    for depth in range(len(parts) + 1):
+        yield "/".join([*parts[:depth], "__init__.py"])
 
 
 def candidates() -> list[Path]:
@@ -57,7 +103,7 @@ def _trusted(folder: Path) -> bool:
 
 
 def cache_directory() -> Path | None:
-    """The first writable candidate, one folder per hash of the sources; None when nothing is writable."""
+    """The first writable candidate; None when nothing is writable."""
     filled = fresh_memory.kind()
-    name = f"espalier-{source_hash()}" + (f"-{filled}" if filled else "")
+    name = "espalier-kernels" + (f"-{filled}" if filled else "")
     return next((place / name for place in candidates() if _usable(place / name)), None)

@@ -1,5 +1,6 @@
 """The compile cache: named after the sources, moved when a place is read-only, and not needed."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numba
 import pytest
 
 from espalier.engine.runtime import kernel_cache
@@ -56,16 +58,48 @@ def test_the_hash_follows_names_and_boundaries(tmp_path):
     assert len({hash_of(a="1", b="2"), hash_of(a="2", c="1"), hash_of(a2="12"), hash_of(d="1", e="2")}) == 4
 
 
-def test_the_directory_is_named_after_the_hash(places):
-    found = kernel_cache.cache_directory()
-    assert found.parent == places / "chosen"
-    assert kernel_cache.source_hash() in found.name
+def imported_by_looking(path: Path, folder: Path) -> set[Path]:
+    """The modules of a folder that a file imports, by its syntax tree."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    places = [folder / Path(*name.split(".")[2:]) for name in names if name.startswith("espalier.engine")]
+    rooms = {room for place in places for room in (place, *place.parents) if room.is_relative_to(folder)}
+    return {f for f in [*(p.with_suffix(".py") for p in places), *(r / "__init__.py" for r in rooms)] if f.is_file()}
 
 
-def test_other_sources_have_another_directory(places, monkeypatch):
-    before = kernel_cache.cache_directory()
-    monkeypatch.setattr(kernel_cache, "source_hash", lambda folder=None: "0123456789abcdef")
-    assert kernel_cache.cache_directory() != before
+def test_a_kernel_rests_on_what_its_module_imports_and_on_nothing_else(tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(kernel_cache.ENGINE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    files = sorted(copy.rglob("*.py"))
+    graph = {file: imported_by_looking(file, copy) for file in files}
+    for module in ("runtime/vectors", "chain/scores", "lattice/recursions", "optimise/solvers/sgd"):
+        path = copy / f"{module}.py"
+        reached, waiting = {path}, [path]
+        while waiting:
+            new = graph[waiting.pop()] - reached
+            reached, waiting = reached | new, waiting + list(new)
+        assert 1 < len(reached) < len(files) / 2, "a module rests on some of the others"
+        before = hash_anew(path, copy)
+        assert before == kernel_cache.rests_on(kernel_cache.ENGINE / f"{module}.py")
+        for file in files:
+            text = file.read_bytes()
+            file.write_bytes(text + b"\n")
+            assert (hash_anew(path, copy) != before) == (file in reached), f"{module} and {file.relative_to(copy)}"
+            file.write_bytes(text)
+
+
+def hash_anew(path: Path, folder: Path) -> str:
+    for function in (kernel_cache.rests_on, kernel_cache._source, kernel_cache._imported):
+        function.cache_clear()
+    return kernel_cache.rests_on(path, folder)
+
+
+def test_another_package_keeps_its_own_place_of_kernels():
+    assert numba.config.CACHE_DIR == (os.environ.get("NUMBA_CACHE_DIR") or "")
 
 
 def test_read_only_places_are_passed_over_one_after_the_other(places):
@@ -100,9 +134,9 @@ def test_a_folder_of_another_user_is_not_trusted(places):
 NUMBA_FIRST = """
 import numba
 from espalier.engine.runtime import jit
-ours = numba.config.CACHE_DIR, numba.config.CPU_NAME
+ours = numba.config.CPU_NAME
 numba.njit(lambda x: x + 1)(1)
-assert (numba.config.CACHE_DIR, numba.config.CPU_NAME) == ours, numba.config.CPU_NAME
+assert numba.config.CPU_NAME == ours, numba.config.CPU_NAME
 """
 
 
@@ -149,6 +183,7 @@ def test_a_second_process_finds_the_compiled_kernels(tmp_path):
         said.append(done.stderr.decode())
         listing.append({p.relative_to(tmp_path): p.stat().st_mtime_ns for p in tmp_path.rglob("*.nbc")})
     assert listing[0], "nothing was cached"
-    assert all(kernel_cache.source_hash() in str(path) for path in listing[0])
+    folders = {path.parts[1] for path in listing[0]}
+    assert kernel_cache.rests_on(kernel_cache.ENGINE / "families" / "logistic.py") in folders
     assert listing[0] == listing[1], "the second process compiled again"
     assert said[0].startswith("espalier: compiling kernels for this machine, once: ") and said[1] == ""
