@@ -55,7 +55,7 @@ __all__ = ["CRF", "CRFSuiteError", "ItemSequence", "Tagger", "Trainer"]
 CRFSuiteError = EspalierError
 BIGRAM = "B"  # the observation at every position that transitions belong to
 PREFIX = "U:"  # before every attribute, as in `engine.estimator`
-OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+)?\])?")  # templates of models that take attributes
+OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+){0,2}\])?")  # templates of models that take attributes
 UNLIMITED = 2**31 - 1
 
 
@@ -416,7 +416,8 @@ class Trainer:
             every if values["feature.possible_states"] else together,
             every if values["feature.possible_transitions"] else together,
         )
-        return layout if values["feature.minfreq"] <= 0 else frequent_layout(layout, data, values["feature.minfreq"])
+        least = values["feature.minfreq"]  # with negative values even 0 leaves pairs out, as in CRFsuite
+        return frequent_layout(layout, data, least) if least > 0 or np.any(data.values < 0.0) else layout
 
     # Messages. They come while `verbose`; override a method to hear of what it is called after.
 
