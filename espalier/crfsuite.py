@@ -41,6 +41,7 @@ from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.runtime import compiling
+from espalier.engine.text.values import scaled_dataset
 from espalier.engine.weights.layout import (
     Layout,
     dense_layout,
@@ -657,7 +658,8 @@ class Tagger:
         for sequence in map(ItemSequence, sequences):
             if len(sequence):
                 rows.add(sequence, self._ids)
-        return rows.dataset(self._everywhere)
+        data = rows.dataset(self._everywhere)
+        return scaled_dataset(data, self._model.scale_of_each()) if self._model.scales else data
 
     def _opened(self) -> Labeller:
         if self._model is None:

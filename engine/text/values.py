@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.runtime.arrow_arrays import numbers_of
 from espalier.engine.text.macros import Source, number_of
@@ -161,6 +162,14 @@ def unit_scales(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], cou
     spread = np.sqrt(np.maximum(sums[2] / many - mean**2, 0.0))
     spread = np.where(spread > 1e-9 * np.abs(mean), spread, np.abs(mean))
     return np.where(spread > 0.0, 1.0 / np.where(spread > 0.0, spread, 1.0), 1.0)
+
+
+def scaled_dataset(data: Dataset, scales: np.ndarray) -> Dataset:
+    """Data whose values are multiplied by the `scales` [V] of observations; see `scaled`."""
+    plain = data.observations
+    values = (data.valued, data.values) if data.valued.shape[1] else (plain[:, :0], np.empty((len(plain), 0)))
+    plain, valued, numbers = scaled(plain, *values, scales)
+    return data if not valued.shape[1] else data._replace(observations=plain, valued=valued, values=numbers)
 
 
 def scaled(
