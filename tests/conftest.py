@@ -95,6 +95,39 @@ def promoted(project):
     return project
 
 
+# ---- servers that modules share
+
+
+@pytest.fixture(scope="session")
+def shared_dashboard(tmp_path_factory):
+    from shared_servers import Shared, start_dashboard
+
+    shared = Shared(lambda: start_dashboard(tmp_path_factory.mktemp("dashboard") / "project"))
+    yield shared
+    shared.end()
+
+
+@pytest.fixture
+def dashboard(shared_dashboard):
+    """The dashboard of a project that has run once."""
+    return shared_dashboard.get()
+
+
+@pytest.fixture(scope="session")
+def shared_schedule(tmp_path_factory):
+    from shared_servers import Shared, start_schedule
+
+    shared = Shared(lambda: start_schedule(tmp_path_factory.mktemp("served") / "project"))
+    yield shared
+    shared.end()
+
+
+@pytest.fixture
+def schedule(shared_schedule):
+    """A schedule that is due every few seconds, with the server that it started."""
+    return shared_schedule.get()
+
+
 @pytest.fixture(scope="session")
 def corpora():
     """The folder of corpora, which are not ours to put into the repository."""
