@@ -134,6 +134,12 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
+    def expectations(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(weighted counts expected at theta, log Z of each sequence), whatever the labels are."""
+        check_theta(theta, self.layout)
+        with self._scratch.lock:
+            return self._expected(theta)
+
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""
         squares = self.squares if self.dataset.valued.shape[1] else None
