@@ -87,10 +87,6 @@ class HmmData:
             self.free = ChainObjective(free._replace(labels=np.zeros(len(free.labels), np.int32)), layout)
         self.weight = float(data.weights.sum())
 
-    @property
-    def all_labelled(self) -> bool:
-        return self.partial is None and self.free is None
-
     def expected(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
         """(expected counts given what is known, log-likelihood of that), the E-step."""
         counts, value = self.counted.copy(), dot(theta, self.counted)
@@ -197,7 +193,7 @@ def _stepwise(
     if options.batch < 1:
         raise EspalierError(f"hmm.batch is {options.batch}: expected at least 1 sequence")
     weight = float(dataset.weights.sum()) + (start.weight if start else 0.0)
-    mean, updates, scarce = _first_mean(space, dataset, start, options, weight)
+    mean, updates, scarce = _first_mean(space, dataset, start, options)
     statistics = ForgettingMean(mean, options.alpha, updates)
     sums = ForgettingMean(space.by_label(space.amounts(mean).cells).ravel(), options.alpha, updates)
     monitor, lengths = Monitor(options.max_iterations, options.tolerance), np.diff(dataset.offsets)
@@ -218,7 +214,7 @@ def _stepwise(
     raise EspalierError(f"train.max_iterations is {options.max_iterations}: expected at least 1")
 
 
-def _first_mean(space, dataset, start, options, weight) -> tuple[np.ndarray, int, np.ndarray]:
+def _first_mean(space, dataset, start, options) -> tuple[np.ndarray, int, np.ndarray]:
     """(statistics to begin with, updates that they have behind them, how often rare observations occur)."""
     labelled = select(dataset, np.flatnonzero(~any_in_sequence(dataset, dataset.labels < 0)))
     data = HmmData(space, labelled)
