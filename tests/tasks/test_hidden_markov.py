@@ -91,9 +91,10 @@ def test_a_model_goes_on_with_the_data_at_hand(features):
 
 def test_labels_with_gaps_name_the_training_that_takes_them(tmp_path):
     (tmp_path / "words.conll").write_text("a V\nb _\n\nb C\na V\n\n" * 20)
+    (tmp_path / "test.conll").write_text("a V\nb C\n")
     params = hmm_params()
     params.ingest.source, params.ingest.path, params.ingest.unknown = "conll", "words.conll", "_"
-    params.ingest.test_path, params.ingest.dev_share, params.ingest.unlabelled_share = "words.conll", 0.0, None
+    params.ingest.test_path, params.ingest.dev_share, params.ingest.unlabelled_share = "test.conll", 0.0, None
     run_stages(tmp_path, params, *DATA)
     with pytest.raises(EspalierError, match="not known: set hmm.training to baum-welch .it is counts."):
         train.main(tmp_path, params, Progress())
