@@ -134,6 +134,13 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
+    def value_and_expected(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss of plain sequences and the expected counts as they are: a difference would lose the small ones."""
+        check_theta(theta, self.layout)
+        with self._scratch.lock:
+            expected, log_z = self._expected(theta)
+            return self._loss(theta, log_z), expected
+
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""
         squares = self.squares if self.dataset.valued.shape[1] else None
