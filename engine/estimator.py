@@ -63,12 +63,17 @@ from espalier.engine.text.templates import (
     resolve,
 )
 from espalier.engine.weights.layout import make_layout, observation_kinds
+from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
 NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing")
 WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare")
+NO_STOP = {
+    "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
+    "hmm": "the end of a sequence is one of its events in any case; leave it out",
+}
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
@@ -92,6 +97,7 @@ class Encoded(NamedTuple):
 
     data: Dataset
     observations: list[str]
+    kinds: npt.NDArray[np.uint8]  # what each observation carries, as bits
     labels: list[str]
     lines: list[str]  # the templates
     lists: dict[str, list[str]]  # of names, that the templates speak of
@@ -116,6 +122,8 @@ class CRF(Conventions):
         Weights for pairs of observation and label that occur in the data, or for all of them.
     start : bool
         Whether the first label of a sequence has weights of its own.
+    stop : bool
+        Whether the last label of a sequence has weights of its own; `crf` only.
     max_iterations : int
         Iterations at most.
     tolerance : float
@@ -177,12 +185,13 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
+        stop: bool = False,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
-        self.smoothing, self.rare = smoothing, rare
+        self.smoothing, self.rare, self.stop = smoothing, rare, stop
 
     @_says_when_compiling
     def fit(
@@ -392,6 +401,8 @@ class CRF(Conventions):
     def _check(self) -> None:
         """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
         family_of(self.family)
+        if self.stop and self.family != "crf":
+            raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {NO_STOP[self.family]}")
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
         for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
@@ -425,7 +436,11 @@ class CRF(Conventions):
             self._require("values", "leave values out")
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        return Encoded(data, names, classes, lines, lists, streams)
+        kinds = observation_kinds(names)
+        if self.stop:
+            data = with_twins(data, twins_of(kinds))
+            names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
+        return Encoded(data, names, kinds, classes, lines, lists, streams)
 
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
@@ -446,8 +461,7 @@ class CRF(Conventions):
     def _by_gradient(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
         """Minimise the penalised loss of a chain of weights."""
         penalty, theta0 = self._penalty(train, line), None
-        kinds = observation_kinds(train.observations)
-        layout = make_layout(self.pairs, train.data, len(train.labels), kinds, self.start)
+        layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
         if earlier is not None:
             theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels)
         solver = fitting(self.solver)
@@ -457,7 +471,8 @@ class CRF(Conventions):
             self.max_iterations, self.tolerance, on_iteration=line, **own,
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
-                "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
+                "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
+                "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         self.model_ = family_of(self.family).labeller.compact(
             layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
@@ -485,8 +500,7 @@ class CRF(Conventions):
             return ElasticNet(float(self.rho1), float(self.rho2))
         self._require("path", "rho1 to a number")
         rest, judged = held_out(train.data, self.dev_share, self.seed)
-        kinds = observation_kinds(train.observations)
-        layout = make_layout(self.pairs, rest, len(train.labels), kinds, self.start)
+        layout = make_layout(self.pairs, rest, len(train.labels), train.kinds, self.start)
         labeller = family_of(self.family).labeller
         development = Development(
             judged, [train.labels[i] for i in judged.labels], train.labels,
@@ -598,7 +612,8 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        shared = {name: info[name] for name in ("solver", "pairs", "start", "smoothing", "rare") if name in info}
+        both = ("solver", "pairs", "start", "stop", "smoothing", "rare")
+        shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates} | shared
         kept |= penalty if isinstance(penalty, dict) else {}
