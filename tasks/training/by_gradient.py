@@ -146,8 +146,8 @@ def description(job: Job, result: Result, layout: Layout, options: Options) -> d
     """What the model file says of itself."""
     return job.described(
         solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
-        start=options.start, stop_reason=result.stop_reason, iterations=result.iterations,
-        objective=result.objective, features=layout.size,
+        start=options.start, **({"stop": True} if options.stop else {}), stop_reason=result.stop_reason,
+        iterations=result.iterations, objective=result.objective, features=layout.size,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.penalty_search import PathOptions
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.engine.weights.layout import KINDS, Layout
+from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -39,6 +40,7 @@ class Options:
     rho2: float = 0.001
     pairs: str = "seen"
     start: bool = True
+    stop: bool = False
     sparse: str = "auto"
     max_iterations: int = 1000
     tolerance: float = 0.0004
@@ -90,12 +92,22 @@ class Job:
 
     @cached_property
     def kinds(self) -> np.ndarray:
-        """What each observation carries, as bits, uint8 [V]."""
+        """What each observation carries, as bits, uint8 [V]; with twins for the end where they have weights."""
+        return with_twin_kinds(self._kinds_of_texts) if self.twins is not None else self._kinds_of_texts
+
+    @cached_property
+    def _kinds_of_texts(self) -> np.ndarray:
         return np.array([KINDS[kind] for kind in self.manifest["kinds"]], np.uint8)[self.templates_of]
+
+    @cached_property
+    def twins(self) -> np.ndarray | None:
+        """The observations of the end, see `engine.weights.stop_twins`; None where the family has no weights of it."""
+        return twins_of(self._kinds_of_texts) if getattr(self.params.of_family, "stop", False) else None
 
     def observations(self) -> list[str]:
         """The texts of the observations; a training needs them when it is over, to name its weights."""
-        return self._vocabulary["observation"].to_list()
+        texts = self._vocabulary["observation"].to_list()
+        return texts if self.twins is None else with_twin_texts(texts, self._kinds_of_texts)
 
     @cached_property
     def text_bytes(self) -> int:
@@ -122,7 +134,7 @@ class Job:
         return objective_of(self.family, dataset, layout, sparse)
 
     def shards(self, split: str = "train") -> store.Shards:
-        return store.Shards(self.root, split, self.manifest)
+        return store.Shards(self.root, split, self.manifest, twins=self.twins)
 
     def check(self) -> None:
         """Refuse what the parameters ask of a family that cannot do it."""
