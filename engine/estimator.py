@@ -30,6 +30,7 @@ from espalier.engine.families import family as family_of
 from espalier.engine.families import hmm, require
 from espalier.engine.families import load as load_model
 from espalier.engine.families.labeller import DECODERS, Labeller
+from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import OBJECTIVES, objective_of
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
@@ -124,6 +125,8 @@ class CRF(Conventions):
         Whether the first label of a sequence has weights of its own.
     stop : bool
         Whether the last label of a sequence has weights of its own; `crf` only.
+    weights : {"shared", "per-label"}
+        Of a `memm`: whether the labels before share the weights of observations, or each has a model of its own.
     max_iterations : int
         Iterations at most.
     tolerance : float
@@ -185,13 +188,13 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
-        stop: bool = False,
+        stop: bool = False, weights: str = "shared",
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
-        self.smoothing, self.rare, self.stop = smoothing, rare, stop
+        self.smoothing, self.rare, self.stop, self.weights = smoothing, rare, stop, weights
 
     @_says_when_compiling
     def fit(
@@ -405,6 +408,16 @@ class CRF(Conventions):
             raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {NO_STOP[self.family]}")
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
+        if self.weights not in (SHARED, PER_LABEL) or (self.weights == PER_LABEL and self.family != "memm"):
+            raise EspalierError(
+                f"weights is {quoted(self.weights)} and family {self.family!r}: expected 'shared', or 'per-label' with "
+                "family 'memm'"
+            )
+        if self.weights == PER_LABEL and not self.start:
+            raise EspalierError(
+                "weights is 'per-label' and start False: the first label of a sequence would have no weight; set start "
+                "to True"
+            )
         for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
             for name in names:
                 if not _is_number(getattr(self, name), kind):
@@ -434,9 +447,14 @@ class CRF(Conventions):
         )  # fmt: skip
         if len(data.valued):
             self._require("values", "leave values out")
+            if self.weights == PER_LABEL:
+                raise EspalierError(
+                    f"weights is {self.weights!r} and there are values, which have weights for single labels only: "
+                    "set weights to 'shared' or leave values out"
+                )
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        kinds = observation_kinds(names)
+        kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:
             data = with_twins(data, twins_of(kinds))
             names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
@@ -472,6 +490,7 @@ class CRF(Conventions):
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
                 "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
+                **({"weights": self.weights} if self.weights != SHARED else {}),
                 "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         self.model_ = family_of(self.family).labeller.compact(
@@ -612,7 +631,7 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        both = ("solver", "pairs", "start", "stop", "smoothing", "rare")
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare")
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates} | shared

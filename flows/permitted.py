@@ -27,7 +27,7 @@ VALUES = {
               "smoothing", "seed"),
     "model": ("family",),
     "crf": ("solver", "rho1", "rho2", "pairs", "start", "stop", "sparse"),
-    "memm": ("solver", "rho1", "rho2", "pairs", "start"),
+    "memm": ("solver", "rho1", "rho2", "pairs", "start", "weights"),
     "hmm": ("smoothing", "rare"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),
     "compute": ("threads",),

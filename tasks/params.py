@@ -205,7 +205,10 @@ class Crf(Chain):
 
 @dataclass
 class Memm(Chain):
-    pass
+    weights: str = option(
+        "shared", "unigram templates have weights that all labels before share, or some for each label before", "text",
+        ("shared", "per-label"),
+    )  # fmt: skip
 
 
 @dataclass

@@ -11,6 +11,7 @@ from espalier.engine import warm_start
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.memm import SHARED
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
@@ -142,11 +143,17 @@ def minimised(objective, watcher: Watcher, theta0, options: Options, keeper: Che
         raise
 
 
+def unusual(options: Options) -> dict:
+    """What a model file says of options that most models leave alone."""
+    usual = {"stop": False, "weights": SHARED}
+    return {name: getattr(options, name) for name in usual if getattr(options, name) != usual[name]}
+
+
 def description(job: Job, result: Result, layout: Layout, options: Options) -> dict:
     """What the model file says of itself."""
     return job.described(
         solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
-        start=options.start, **({"stop": True} if options.stop else {}), stop_reason=result.stop_reason,
+        start=options.start, **unusual(options), stop_reason=result.stop_reason,
         iterations=result.iterations, objective=result.objective, features=layout.size,
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import objective_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
@@ -41,6 +42,7 @@ class Options:
     pairs: str = "seen"
     start: bool = True
     stop: bool = False
+    weights: str = "shared"
     sparse: str = "auto"
     max_iterations: int = 1000
     tolerance: float = 0.0004
@@ -97,7 +99,19 @@ class Job:
 
     @cached_property
     def _kinds_of_texts(self) -> np.ndarray:
-        return np.array([KINDS[kind] for kind in self.manifest["kinds"]], np.uint8)[self.templates_of]
+        kinds = np.array([KINDS[kind] for kind in self.manifest["kinds"]], np.uint8)[self.templates_of]
+        if not self._per_label:
+            return kinds
+        if self.manifest.get("value_columns"):
+            raise EspalierError(
+                "memm.weights is per-label and the templates see values, which have weights for single labels only: "
+                "set memm.weights to shared or leave out %v"
+            )
+        return per_label_kinds(kinds)
+
+    @property
+    def _per_label(self) -> bool:
+        return getattr(self.params.of_family, "weights", SHARED) == PER_LABEL
 
     @cached_property
     def twins(self) -> np.ndarray | None:
@@ -140,6 +154,11 @@ class Job:
         """Refuse what the parameters ask of a family that cannot do it."""
         if self.params.compute.cluster:
             require(self.family, "shards", "compute.cluster to null")
+        if self._per_label and not self.params.memm.start:
+            raise EspalierError(
+                "memm.weights is per-label and memm.start false: the first label of a sequence would have no weight; "
+                "set memm.start to true"
+            )
         if self.params.train.initial:
             require(self.family, "warm_start", "train.initial to null")
 
