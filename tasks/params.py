@@ -198,6 +198,10 @@ class Crf(Chain):
     stop: bool = option(
         False, "weights of the last label, alone and with what the bigram templates see at the end", "bool"
     )
+    start_from: str | None = option(
+        None, "train a memm with the same weights first and start from it; null starts from zero, or train.initial",
+        "text?", ("memm",),
+    )  # fmt: skip
     sparse: str = option(
         "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
     )

@@ -43,6 +43,7 @@ class Options:
     start: bool = True
     stop: bool = False
     weights: str = "shared"
+    start_from: str | None = None
     sparse: str = "auto"
     max_iterations: int = 1000
     tolerance: float = 0.0004
@@ -159,8 +160,24 @@ class Job:
                 "memm.weights is per-label and memm.start false: the first label of a sequence would have no weight; "
                 "set memm.start to true"
             )
+        if getattr(self.params.of_family, "start_from", None):
+            self._check_start_from()
         if self.params.train.initial:
             require(self.family, "warm_start", "train.initial to null")
+
+    def _check_start_from(self) -> None:
+        """Refuse what a training that begins with one of another family cannot have."""
+        asked, params = f"{self.family}.start_from is {self.params.of_family.start_from}", self.params
+        if params.train.initial:
+            raise EspalierError(
+                f"{asked} and train.initial {params.train.initial!r}, and training starts from one of them: set the "
+                "other to null"
+            )
+        if params.compute.cluster:
+            raise EspalierError(
+                f"{asked}, which is trained in one process, and compute.cluster {params.compute.cluster!r}: set one of "
+                "them to null"
+            )
 
     def check_labels(self, train: Dataset) -> None:
         """Refuse labels that are unknown or sets where a family cannot learn from them."""
