@@ -98,7 +98,7 @@ SOLVERS = {
     ),
     "gis": Solver(
         where="gis", title="generalised iterative scaling (GIS)",
-        help="generalised iterative scaling, slower; smooth penalties only",
+        help="generalised iterative scaling, slow; smooth penalties only",
         vectors=8, accepts_l1=False, needs=("sequences",),
     ),
     "sgd": Solver(
