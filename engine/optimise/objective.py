@@ -27,7 +27,7 @@ CAPABILITIES = {
     "sample": Capability("sequences to begin with", ("sample",)),
     "sequences": Capability(
         "the sequences of a chain objective",
-        ("dataset", "layout", "sets", "sparse", "observed", "value_and_expected"),
+        ("dataset", "layout", "sets", "sparse", "observed", "expectations"),
     ),
     "positions": Capability("the positions of each observation", ("positions", "dataset", "layout", "sets")),
     "blocks": Capability("blocks of weights that move one by one", ("blocks_at",)),

@@ -35,7 +35,7 @@ IMPORT = re.compile(
 
 @cache
 def rests_on(path: Path, folder: Path = ENGINE) -> str:
-    """Sixteen hex digits of a source file in `folder` and of those there that it imports, directly or through others."""
+    """Sixteen hex digits of a source file in `folder` and of those that it imports, directly or through others."""
     reached, waiting = {path}, [path]
     while waiting:
         new = set(_imported(waiting.pop(), folder)) - reached

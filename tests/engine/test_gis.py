@@ -66,7 +66,7 @@ def test_the_correction_feature_is_expected_as_enumeration_says(lattice):
     assert module.constant_of(objective) == max(1.0, largest)
     for weight in (0.0, 0.7, -1.3):
         expected, _ = expectations(problem, np.append(theta, weight))
-        found = objective.value_and_expected(theta - weight)[1]
+        found = objective.expectations(theta - weight)[0]
         np.testing.assert_allclose(found, expected[:-1], rtol=0, atol=CLOSE * max(1.0, largest))
         total = largest * packed.dataset.weights.sum()
         assert module.correction(total, found) == pytest.approx(expected[-1], abs=CLOSE * max(1.0, total))

@@ -14,7 +14,7 @@ With a Gaussian prior each weight solves expected_k exp(C delta_k) + rho2 (theta
 `iis`, and s has no weight: one would change theta and so the penalty, and the bound holds without it.
 
 C is at least T(x) of every sequence, where IIS takes T(x) itself, so with a prior GIS takes shorter steps and more of
-them. Without one s makes up for it: it moves all weights together, and on the toy problem of IIS table 4.2 GIS is ahead.
+them. Without one s makes up for it by moving all weights together: on the toy problem of IIS table 4.2 GIS is ahead.
 """
 
 import math
@@ -61,7 +61,8 @@ def gis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
 
 def _expectations(objective, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """The loss, the expected counts and the gradient."""
-    loss, expected = objective.value_and_expected(theta)
+    expected, log_z = objective.expectations(theta)
+    loss = dot(objective.dataset.weights, log_z) - dot(theta, objective.observed)
     with np.errstate(invalid="ignore"):  # infinite weights of sequences show in the objective, which is refused
         return loss, expected, expected - objective.observed
 
