@@ -31,6 +31,7 @@ from espalier.engine.families import hmm, require
 from espalier.engine.families import load as load_model
 from espalier.engine.families.hmm_options import HmmOptions
 from espalier.engine.families.labeller import DECODERS, Labeller
+from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import OBJECTIVES, objective_of
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
@@ -66,12 +67,17 @@ from espalier.engine.text.templates import (
 )
 from espalier.engine.text.values import scaled_dataset, unit_scales
 from espalier.engine.weights.layout import make_layout, observation_kinds
+from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
 NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing")
 WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare")
+NO_STOP = {
+    "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
+    "hmm": "the end of a sequence is one of its events in any case; leave it out",
+}
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
@@ -95,6 +101,7 @@ class Encoded(NamedTuple):
 
     data: Dataset
     observations: list[str]
+    kinds: npt.NDArray[np.uint8]  # what each observation carries, as bits
     labels: list[str]
     lines: list[str]  # the templates
     lists: dict[str, list[str]]  # of names, that the templates speak of
@@ -120,6 +127,10 @@ class CRF(Conventions):
         Weights for pairs of observation and label that occur in the data, or for all of them.
     start : bool
         Whether the first label of a sequence has weights of its own.
+    stop : bool
+        Whether the last label of a sequence has weights of its own; `crf` only.
+    weights : {"shared", "per-label"}
+        Of a `memm`: whether the labels before share the weights of observations, or each has a model of its own.
     max_iterations : int
         Iterations at most.
     tolerance : float
@@ -183,13 +194,13 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
-        scale: bool = False,
+        scale: bool = False, stop: bool = False, weights: str = "shared",
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
-        self.smoothing, self.rare, self.scale = smoothing, rare, scale
+        self.smoothing, self.rare, self.scale, self.stop, self.weights = smoothing, rare, scale, stop, weights
 
     @_says_when_compiling
     def fit(
@@ -399,8 +410,20 @@ class CRF(Conventions):
     def _check(self) -> None:
         """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
         family_of(self.family)
+        if self.stop and self.family != "crf":
+            raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {NO_STOP[self.family]}")
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
+        if self.weights not in (SHARED, PER_LABEL) or (self.weights == PER_LABEL and self.family != "memm"):
+            raise EspalierError(
+                f"weights is {quoted(self.weights)} and family {self.family!r}: expected 'shared', or 'per-label' with "
+                "family 'memm'"
+            )
+        if self.weights == PER_LABEL and not self.start:
+            raise EspalierError(
+                "weights is 'per-label' and start False: the first label of a sequence would have no weight; set start "
+                "to True"
+            )
         for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
             for name in names:
                 if not _is_number(getattr(self, name), kind):
@@ -432,6 +455,11 @@ class CRF(Conventions):
         )  # fmt: skip
         if len(data.valued):
             self._require("values", "leave values out")
+            if self.weights == PER_LABEL:
+                raise EspalierError(
+                    f"weights is {self.weights!r} and there are values, which have weights for single labels only: "
+                    "set weights to 'shared' or leave values out"
+                )
         scales: dict[str, float] = {}
         if self.scale and len(data.valued):
             factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
@@ -439,7 +467,11 @@ class CRF(Conventions):
             scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        return Encoded(data, names, classes, lines, lists, streams, scales)
+        kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
+        if self.stop:
+            data = with_twins(data, twins_of(kinds))
+            names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
+        return Encoded(data, names, kinds, classes, lines, lists, streams, scales)
 
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
@@ -460,8 +492,7 @@ class CRF(Conventions):
     def _by_gradient(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
         """Minimise the penalised loss of a chain of weights."""
         penalty, theta0 = self._penalty(train, line), None
-        kinds = observation_kinds(train.observations)
-        layout = make_layout(self.pairs, train.data, len(train.labels), kinds, self.start)
+        layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
         if earlier is not None:
             theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
         solver = fitting(self.solver)
@@ -471,7 +502,9 @@ class CRF(Conventions):
             self.max_iterations, self.tolerance, on_iteration=line, **own,
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
-                "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
+                "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
+                **({"weights": self.weights} if self.weights != SHARED else {}),
+                "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         self.model_ = family_of(self.family).labeller.compact(
             layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
@@ -499,8 +532,7 @@ class CRF(Conventions):
             return ElasticNet(float(self.rho1), float(self.rho2))
         self._require("path", "rho1 to a number")
         rest, judged = held_out(train.data, self.dev_share, self.seed)
-        kinds = observation_kinds(train.observations)
-        layout = make_layout(self.pairs, rest, len(train.labels), kinds, self.start)
+        layout = make_layout(self.pairs, rest, len(train.labels), train.kinds, self.start)
         labeller = family_of(self.family).labeller
         development = Development(
             judged, [train.labels[i] for i in judged.labels], train.labels,
@@ -614,7 +646,8 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        shared = {name: info[name] for name in ("solver", "pairs", "start", "smoothing", "rare") if name in info}
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare")
+        shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared
         kept |= penalty if isinstance(penalty, dict) else {}

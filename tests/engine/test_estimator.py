@@ -409,6 +409,7 @@ OTHERS = {
     "templates": TEMPLATES, "solver": "owlqn", "rho1": np.float64(0.2), "rho2": 0.5, "pairs": "all", "start": False,
     "max_iterations": np.int64(7), "tolerance": 0.01, "min_count": 2, "sparse": "dense", "verbose": False,
     "family": "memm", "dev_share": 0.3, "seed": 5, "smoothing": 0.25, "rare": 2,
+    "stop": False, "weights": "shared",
 }  # fmt: skip
 
 

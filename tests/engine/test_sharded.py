@@ -324,7 +324,7 @@ def test_data_with_terms_or_without_labels_in_the_first_block_begin_at_zero():
         labels[:known] = packed.dataset.labels[:known]
 
 
-@pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
+@pytest.mark.parametrize("solver", ["cd", "iis", "gis", "sgd"])
 def test_solvers_that_need_all_sequences_are_refused(solver):
     packed = words(12)
     with pytest.raises(EspalierError, match=f"{solver} needs the .* ShardedObjective has none: choose one of"):

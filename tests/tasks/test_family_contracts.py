@@ -39,7 +39,7 @@ def unable(ability):
 def params_of(family, **options):
     """Options go where the family has them: its own section, those of all trainings, or where it runs."""
     params = small_params()
-    vars(params.memm).update({name: vars(params.crf)[name] for name in vars(params.memm)})
+    vars(params.memm).update({name: vars(params.crf)[name] for name in vars(params.memm) if hasattr(params.crf, name)})
     params.model.family = family
     for name, value in options.items():
         for section in (params.of_family, params.train, params.compute, params.ingest, params.template):
