@@ -11,9 +11,10 @@ from espalier.engine import warm_start
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.losses.loss_table import LOG, LOSSES, OFFERED
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.optimise.solvers import SOLVERS, fitting, fitting_names, minimise
 from espalier.engine.parts.sharded_objective import InProcess, Part, ShardedObjective, cut
 from espalier.engine.weights.layout import Layout, dense_layout, make_layout, merged, seen_layout
 from espalier.tasks import store
@@ -81,6 +82,23 @@ def refuse_cluster(options: Options) -> None:
     )
 
 
+def check_loss(options: Options) -> None:
+    """Refuse what a loss other than the log loss cannot be trained with."""
+    if options.loss == LOG:
+        return
+    if not SOLVERS[options.solver].fits(OFFERED):
+        names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
+        raise EspalierError(
+            f"crf.solver is {options.solver}, which needs more of a loss than the gradient that crf.loss = "
+            f"{options.loss} has: choose one of {names}, or set crf.loss to {LOG}"
+        )
+    if options.cluster:
+        raise EspalierError(
+            f"crf.loss is {options.loss}, which needs all sequences in one process, and compute.cluster is "
+            f"{options.cluster}: set compute.cluster to null, or crf.loss to {LOG}"
+        )
+
+
 @contextmanager
 def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """The objective over the training data, wherever they lie, and the layout of its weights.
@@ -89,12 +107,13 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """
     shards, weights, kinds, n_labels = job.shards(), job.weights, job.kinds, len(job.labels)
     bounds = cut(shards.offsets(), job.block_tokens)
-    whole = not by_parts(options.solver) or len(bounds) < 2 or "shards" not in FAMILIES[job.family].can
+    in_parts = by_parts(options.solver) and options.loss == LOG and "shards" in FAMILIES[job.family].can
+    whole = not in_parts or len(bounds) < 2
     if not options.cluster and whole:
         dataset = shards.read_all(weights)
         job.check_labels(dataset)
         layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
-        yield job.objective(dataset, layout, options.sparse), layout
+        yield job.objective(dataset, layout, options), layout
         return
     if options.pairs == "all":
         layout = dense_layout(n_labels, kinds, options.start)
@@ -143,8 +162,10 @@ def minimised(objective, watcher: Watcher, theta0, options: Options, keeper: Che
 
 
 def description(job: Job, result: Result, layout: Layout, options: Options) -> dict:
-    """What the model file says of itself."""
+    """What the model file says of itself; of the loss where it is not the usual one."""
+    loss = {} if options.loss == LOG else {"loss": options.loss}
     return job.described(
+        **loss | ({"pi": options.pi} if options.loss == "exponential" else {}),
         solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
         start=options.start, stop_reason=result.stop_reason, iterations=result.iterations,
         objective=result.objective, features=layout.size,
@@ -157,6 +178,9 @@ def settled(job: Job) -> tuple[Options, Labeller | None]:
     options = replace(asked, initial=initial, solver=fitting(asked.solver))
     if options.rho1 == AUTO and asked.initial:
         job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {asked.initial}")
+    check_loss(options)
+    if options.loss != LOG:
+        job.progress.say(f"crf.loss is {options.loss}: {LOSSES[options.loss].advice}")
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
     return options, earlier
