@@ -29,6 +29,7 @@ from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
 from espalier.engine.families import hmm, require
 from espalier.engine.families import load as load_model
+from espalier.engine.families.hmm_options import HmmOptions
 from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.families.objectives import OBJECTIVES, objective_of
 from espalier.engine.interface.conventions import Conventions, not_fitted
@@ -491,7 +492,7 @@ class CRF(Conventions):
         info = {"smoothing": float(self.smoothing), "rare": int(self.rare), "stop_reason": "counted", "iterations": 1}
         self.model_ = hmm.fit(
             train.data, train.observations, np.array(train.streams, np.int64), train.labels, train.lines,
-            info | self._described(train), self.smoothing, self.rare,
+            info | self._described(train), HmmOptions("counts", self.smoothing, self.rare),
         )  # fmt: skip
         self.trace_ = [{"iteration": 1, "objective": self.model_.info["objective"], **self.model_.sizes()}]
 

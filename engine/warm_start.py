@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from espalier.engine.model import Model
-from espalier.engine.weights.layout import FAMILIES, Layout
+from espalier.engine.weights.layout import FAMILIES, Layout, find_slots
 
 
 def starting_point(
@@ -33,16 +33,3 @@ def starting_point(
         slots = find_slots(layout, name, new[mine], wanted)
         theta[slots[slots >= 0]] = weights[mine][slots >= 0]
     return theta
-
-
-def find_slots(layout: Layout, name: str, observation: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """The slot of each (observation, code) of a family, -1 where the layout has none."""
-    ptr, codes, full = layout.family(name)
-    if len(codes) == 0:
-        present = ptr[observation + 1] > ptr[observation]
-        return np.where(present, ptr[observation] + code, -1)
-    owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
-    keys = owner * full + codes
-    wanted = observation * full + code
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[found] == wanted, ptr[0] + found, -1)

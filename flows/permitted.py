@@ -28,7 +28,7 @@ VALUES = {
     "model": ("family",),
     "crf": ("solver", "rho1", "rho2", "pairs", "start", "sparse", "loss", "pi"),
     "memm": ("solver", "rho1", "rho2", "pairs", "start"),
-    "hmm": ("smoothing", "rare"),
+    "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),
     "compute": ("threads",),
     "evaluate": ("bins", "decode"),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES
+from espalier.engine.families import FAMILIES, hmm_options
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
@@ -212,12 +212,31 @@ class Memm(Chain):
 
 @dataclass
 class Hmm:
+    training: str = option(
+        "counts", "how probabilities are found: counts of labelled data, expectation-maximisation (baum-welch, "
+        "viterbi, stepwise), or what tells labellings apart (conditional, mmi, mce)", "text",
+        tuple(hmm_options.TRAININGS),
+    )  # fmt: skip
     smoothing: float = option(
         0.00001, "added to each count, of transitions and of what a label emits", "number", least=1e-12
     )
     rare: int = option(
         1, "observations seen so often or less in training tell how likely unknown ones are", "int", least=0
     )
+    pool_weight: float = option(
+        0.1, "baum-welch, viterbi, stepwise: what a sequence of the unlabelled pool counts; 0 leaves the pool out",
+        "number", least=0,
+    )  # fmt: skip
+    restarts: int = option(
+        1, "baum-welch, viterbi: starts, the best is kept; the first is by the labels, others by chance", "int", least=1
+    )
+    power: float = option(0.5, "mmi: what all probabilities are raised to", "number", least=1e-3)
+    alpha: float = option(
+        0.7, "stepwise: how fast steps shrink, (k + 2)^-alpha behind k of them", "number", least=0.5, most=1
+    )
+    batch: int = option(50, "stepwise: sequences between two steps", "int", least=1)
+    order: str = option("random", "stepwise: sequences as chance has it, short or long ones first", "text",
+                        hmm_options.ORDERS)  # fmt: skip
 
 
 @dataclass

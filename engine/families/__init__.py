@@ -28,6 +28,7 @@ ABILITIES = {
     "path": "follow a path of penalties",
     "values": "learn from real values",
     "resume": "go on where an interrupted training was",
+    "likelihood": "say how likely an input is",
 }
 
 
@@ -50,14 +51,17 @@ ANSWERS = frozenset({"probability", "nbest", "limits", "weights"})  # what latti
 FAMILIES = {
     "crf": Family(
         "crf:CrfLabeller", "sparse conditional random field", "conditional random field, a linear chain",
-        frozenset(ABILITIES),
+        frozenset(ABILITIES) - {"likelihood"},
     ),
     "memm": Family(
         "memm:MemmLabeller", "sparse maximum-entropy Markov model",
         "maximum-entropy Markov model, each label given the one before",
         ANSWERS | {"warm_start", "path", "resume", "values"},
     ),
-    "hmm": Family("hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from relative counts", ANSWERS),
+    "hmm": Family(
+        "hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from counts, known or expected",
+        ANSWERS | {"warm_start", "partial", "likelihood"},
+    ),
 }  # fmt: skip
 
 

@@ -1,35 +1,24 @@
-"""Hidden Markov models: P(x, y) = q(y_1 | I) prod_t q(y_t | y_{t-1}) prod_k P_k(x_tk | y_t) q(F | y_T) (COURSE 4.2).
+"""Hidden Markov models as labellers: chains whose weights are the logs of probabilities.
 
-Each template that makes unigram observations is a stream of its own: a label emits one observation of it at each
-position, independently of the other streams (overlapping features, LABELSEQ 4.6). The logs of all probabilities are
-weights of a chain, so the kernels of the chain decode, and log Z(x) is log P(x).
-
-A layout has no weight for what was never seen together. So that unseen pairs need none, log P_k(x | y) is split into
-what an unseen observation of the stream has, which depends on y alone and goes into one weight for each label, and
-what x has more than that. Three kinds of observations stand beside those of the texts: `transitions` is at every
-position and carries that weight, q(y | I) and q(y | y'); `final` is at the last position; an observation that training
-has not seen is the `unknown` one of its stream, which counts as often as rare ones occur in training.
+`engine.families.hmm_space` says which probabilities there are, `engine.families.hmm_training` how they are found.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.data.dataset import Dataset, refuse_unlabelled
+from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.families import require
 from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.hmm_options import HmmOptions
+from espalier.engine.families.hmm_space import Beside, HmmAmounts, HmmSpace, completed, normalised
+from espalier.engine.families.hmm_training import HmmFit, HmmStart, emitting, fit_tables, space_of
 from espalier.engine.families.labeller import Contribution
-from espalier.engine.lattice import blocks
-from espalier.engine.losses.chain_objective import observed_counts
-from espalier.engine.runtime.vectors import dot, exp, log
-from espalier.engine.weights.layout import BIGRAM, KINDS, UNIGRAM, Layout, _assemble, seen_layout
+from espalier.engine.runtime.vectors import exp
+from espalier.engine.weights.layout import find_slots
 
-FLOOR = -690.0  # log of a probability of zero: exp of it is still a number
 TRANSITIONS, FINAL, UNKNOWN_OF = "*transitions", "Ufinal", "Uunknown:"  # names of the observations beside the texts'
 
 
@@ -60,6 +49,11 @@ class HmmLabeller(CrfLabeller):
         template, count = runs.T
         if np.any((template < -1) | (template >= n_streams)) or np.any(count < 0):
             raise ValueError(f"`streams` speaks of templates or counts that are none; there are {n_streams} templates")
+        learned = said.get("totals", [0.0] * len(self.labels)), [said.get("weight", 0.0), said.get("updates", 0)]
+        for numbers, length in zip(learned, (len(self.labels), 2), strict=True):
+            row = _numbers([numbers], (1, length))
+            if row is None or not np.all((row >= 0.0) & (row <= np.finfo(np.float64).max)):
+                raise ValueError(f"`totals`, `weight` and `updates` are not {length} numbers of at least 0")
         if (covered := sum(count.tolist())) != len(self.observations):
             raise ValueError(f"`streams` covers {covered} observations, the file has {len(self.observations)}")
 
@@ -132,120 +126,20 @@ def _numbers(value: object, shape: tuple[int, int]) -> np.ndarray | None:
     return table if table.dtype.kind in "if" else None
 
 
-class Beside(NamedTuple):
-    """The numbers of the observations beside those of the texts, -1 where all their weights are zero."""
-
-    transitions: int
-    final: int
-    unknown: np.ndarray  # int32 [K], of each template; -1 for those that emit nothing
-
-
-def completed(data: Dataset, beside: Beside) -> Dataset:
-    """The data with the observations beside those of the texts: two columns more, and no gaps in streams."""
-    if data.observations.shape[1] != len(beside.unknown):
-        raise EspalierError(
-            f"the data have {data.observations.shape[1]} observations at a position, the model has "
-            f"{len(beside.unknown)} streams: expected those of its own templates"
-        )
-    more = np.full((len(data.labels), 2), -1, np.int32)
-    more[:, 0] = beside.transitions
-    more[data.offsets[1:] - 1, 1] = beside.final
-    seen = np.where(data.observations < 0, beside.unknown, data.observations)
-    return data._replace(observations=np.concatenate([seen, more], axis=1))
-
-
-class Tables(NamedTuple):
-    """The probabilities of a model with Y labels, as logarithms; FLOOR stands for zero."""
-
-    start: np.ndarray  # float64 [Y], q(y | I)
-    pairs: np.ndarray  # float64 [Y, Y], q(y | y')
-    final: np.ndarray  # float64 [Y], q(F | y)
-    unseen: np.ndarray  # float64 [K, Y], an observation of stream k that was never seen with y; zero for no stream
-    unknown: np.ndarray  # float64 [K, Y], any observation of stream k that training does not have
-    emissions: Layout  # unigram weights alone: the pairs (x, y) that were seen
-    gains: np.ndarray  # float64 [emissions.size], log P(x | y) minus what is in `unseen`
-
-
-def estimate(
-    dataset: Dataset, n_labels: int, stream: np.ndarray, emits: np.ndarray, smoothing: float = 1e-5, rare: int = 1
-) -> Tables:
-    """Relative counts, each with `smoothing` added; a sequence counts as often as its weight says.
-
-    stream[x] is the template of observation x, emits[k] whether template k makes unigram observations. Of an
-    observation that occurs fewer than `rare` + 1 times, each occurrence counts for the unknown one of its stream, too.
-    """
-    if dataset.valued.shape[1]:
-        require("hmm", "values")
-    refuse_unlabelled(dataset, "relative counts need all labels of a sequence")
-    emissions = _seen_emissions(dataset, n_labels, emits[stream])
-    counts, (_, of, _, label) = observed_counts(dataset, emissions), emissions.slots()
-    cell, cells = stream[of].astype(np.int64) * n_labels + label, len(emits) * n_labels
-    often = np.bincount(of, counts, len(stream))[of] >= rare + 1
-    scarce, total = (
-        np.bincount(cell, some, cells).reshape(-1, n_labels) for some in (np.where(often, 0.0, counts), counts)
-    )
-    size = np.bincount(stream[np.diff(emissions.unigram_ptr) > 0], minlength=len(emits))[:, None]
-    below, emits = log(total + scarce + smoothing * (size + 1)), emits[:, None]
-    first, pairs, last, leaving = transition_counts(dataset, n_labels)
-    begun = first + smoothing
-    leaving, least = log(leaving + smoothing * (n_labels + 1)), math.log(smoothing)
-    return Tables(
-        log(begun) - math.log(math.fsum(begun)), log(pairs + smoothing) - leaving[:, None],
-        log(last + smoothing) - leaving, np.where(emits, least - below, 0.0),
-        np.where(emits, log(scarce + smoothing) - below, 0.0), emissions, log(counts + smoothing) - least,
-    )  # fmt: skip
-
-
-def transition_counts(dataset: Dataset, n_labels: int) -> tuple[np.ndarray, ...]:
-    """Weighted counts: a label is first [Y], a pair of labels [Y, Y], a label is last [Y], a label is left [Y]."""
-    labels, inner = dataset.labels.astype(np.int64), np.ones(len(dataset.labels), bool)
-    inner[dataset.offsets[:-1]] = False
-    at, weights = np.flatnonzero(inner), np.repeat(dataset.weights, np.diff(dataset.offsets))
-    pairs = np.bincount(labels[at - 1] * n_labels + labels[at], weights[at], n_labels**2)
-    first, last = (
-        np.bincount(labels[where], dataset.weights, n_labels)
-        for where in (dataset.offsets[:-1], dataset.offsets[1:] - 1)
-    )
-    return first, pairs.reshape(n_labels, n_labels), last, np.bincount(labels, weights, n_labels)
-
-
-def _seen_emissions(dataset: Dataset, n_labels: int, emits: np.ndarray) -> Layout:
-    """A layout of unigram weights alone: the pairs of observation and label that occur, of those that are emitted."""
-    whole = seen_layout(dataset, n_labels, np.where(emits, UNIGRAM, BIGRAM), start=False)
-    none = np.zeros(len(emits), np.int64), np.empty(0, np.int32)
-    return _assemble(n_labels, [(np.diff(whole.unigram_ptr), whole.unigram_code), none, none])
-
-
 def make_labeller(
-    tables: Tables, observations: list[str], stream: np.ndarray, labels: list[str], templates: list[str], info: dict
-) -> HmmLabeller:
-    """The model of some tables; `observations` are those of the texts, by id, `stream` their templates."""
-    n, n_labels, streams = len(observations), len(labels), len(templates)
-    names = _names_beside(observations, templates)
-    emits = np.flatnonzero(np.any(tables.unseen != 0.0, axis=1))
-    lengths = np.zeros(n + 2 + streams, np.int64)
-    lengths[:n] = np.diff(tables.emissions.unigram_ptr)
-    every, base = np.arange(n_labels), np.zeros(n_labels)
-    for row in tables.unseen:
-        base += row
-    beside = np.append([n, n + 1], n + 2 + emits)
-    lengths[beside] = n_labels
-    at_transitions = np.where(np.arange(len(lengths)) == n, n_labels, 0)
-    layout = _assemble(
-        n_labels,
-        [
-            (lengths, np.concatenate([tables.emissions.unigram_code, np.tile(every, len(beside))])),
-            (at_transitions, every),
-            (at_transitions * n_labels, np.arange(n_labels**2)),
-        ],
-    )
-    unknown = (tables.unknown - tables.unseen)[emits].ravel()
-    theta = np.concatenate([tables.gains, base, tables.final, unknown, tables.start, tables.pairs.ravel()])
-    model = HmmLabeller.compact(layout, theta, [*observations, *names], labels, templates, info)
-    of_text = dict(zip([*observations, *names], [*np.asarray(stream).tolist(), -1, -1, *range(streams)], strict=True))
+    space: HmmSpace, probabilities: HmmAmounts, observations: list[str], labels: list[str], templates: list[str],
+    info: dict,
+) -> HmmLabeller:  # fmt: skip
+    """The model of some probabilities; `observations` are those of the texts, by id."""
+    names, streams, emits = _names_beside(observations, templates), len(templates), np.flatnonzero(space.emits)
+    texts = [*observations, *names[:2], *(names[2 + k] for k in emits)]
+    model = HmmLabeller.compact(space.layout, space.theta(probabilities), texts, labels, templates, info)
+    of_text = dict(zip(texts, [*space.stream.tolist(), -1, -1, *emits.tolist()], strict=True))
     runs = [[k, len(list(run))] for k, run in groupby(of_text[text] for text in model.observations)]
-    named = {"transitions": names[0], "final": names[1], "unknown": names[2:], "unseen": tables.unseen.tolist()}
-    model.info |= {"features": layout.size, "hmm": named | {"streams": runs}}
+    unseen = np.zeros((streams, len(labels)))
+    unseen[space.emits] = space.log_unseen(probabilities)
+    named = {"transitions": names[0], "final": names[1], "unknown": names[2:], "unseen": unseen.tolist()}
+    model.info |= {"features": space.layout.size, "hmm": named | {"streams": runs}}
     return model
 
 
@@ -262,13 +156,70 @@ def _names_beside(observations: list[str], templates: list[str]) -> list[str]:
 
 def fit(
     dataset: Dataset, observations: list[str], stream: np.ndarray, labels: list[str], templates: list[str], info: dict,
-    smoothing: float = 1e-5, rare: int = 1,
+    options: HmmOptions | None = None,
 ) -> HmmLabeller:  # fmt: skip
-    """The model of labelled data; `info["objective"]` becomes -sum_n w_n log P(x^n, y^n)."""
-    emits = np.array([KINDS[line[:1]] & UNIGRAM > 0 for line in templates])
-    tables = estimate(dataset, len(labels), np.asarray(stream), emits, smoothing, rare)
-    model = make_labeller(tables, observations, stream, labels, templates, info)
-    local = model.renumbered(dataset, observations)
-    joint = blocks.score(model.lattices(local), len(local.weights), local.labels)
-    model.info["objective"] = -dot(local.weights, joint)
+    """The model of some data; `info["objective"]` becomes what its training minimises."""
+    options = options or HmmOptions()
+    space = space_of(dataset, len(labels), np.asarray(stream), emitting(templates), options)
+    found = fit_tables(space, dataset, options)
+    return labeller_of(found, observations, labels, templates, info)
+
+
+def labeller_of(
+    found: HmmFit, observations: list[str], labels: list[str], templates: list[str], info: dict
+) -> HmmLabeller:
+    """The model that a training has found."""
+    model = make_labeller(found.space, found.probabilities, observations, labels, templates, info)
+    model.info |= {
+        "objective": found.objective, "stop_reason": found.stop_reason, "iterations": found.trace[-1]["iteration"]
+    }  # fmt: skip
+    model.info["hmm"] |= {"totals": found.totals.tolist(), "weight": found.weight, "updates": found.updates}
     return model
+
+
+def start_from(model: HmmLabeller, space: HmmSpace, observations: list[str], labels: list[str]) -> HmmStart:
+    """What an earlier model knows, in the space of a new one whose observations and labels have these texts.
+
+    What it has not met has of each distribution what its unknown observation has; a label that it does not have begins
+    with all alike.
+    """
+    known, label_of = ({text: i for i, text in enumerate(texts)} for texts in (model.observations, model.labels))
+    if len(space.emits) != len(model.templates):
+        raise EspalierError(
+            f"the earlier model has {len(model.templates)} templates, the data have {len(space.emits)}: expected the "
+            "same ones to go on from it"
+        )
+    named, n_old = model.info["hmm"], len(model.labels)
+    there = np.array([text in label_of for text in labels])
+    old = np.array([label_of.get(text, 0) for text in labels], np.int64)
+
+    def weight(kind: str, x, code) -> np.ndarray:
+        """Of an observation's weights of a kind; zero where it has none."""
+        x, code = np.broadcast_arrays(np.asarray(x, np.int64), np.asarray(code, np.int64))
+        if not model.layout.family(kind)[0][-1] > model.layout.family(kind)[0][0]:
+            return np.zeros(x.shape)
+        slots = find_slots(model.layout, kind, np.maximum(x, 0).ravel(), code.ravel()).reshape(x.shape)
+        return np.where((x >= 0) & (slots >= 0), model.theta[slots], 0.0)
+
+    beside, emits = model._beside, np.flatnonzero(space.emits)
+    unseen = model._unseen[emits][:, old]
+    unknown = exp(unseen + weight("unigram", beside.unknown[emits][:, None], old))
+    _, of, _, label = space.emissions.slots()
+    old_ids = np.array([known.get(text, -1) for text in observations] or [-1], np.int64)[of]
+    new_ones = np.bincount(space.stream[np.array([text not in known for text in observations], bool)],
+                           minlength=len(space.emits))[emits]  # fmt: skip
+    cells = np.where(
+        old_ids >= 0, exp(unseen.ravel()[space.cell] + weight("unigram", old_ids, old[label])),
+        (unknown / np.maximum(new_ones, 1)[:, None]).ravel()[space.cell],
+    )  # fmt: skip
+    alike = 1.0 / (len(labels) + 1)
+    found = HmmAmounts(
+        np.where(there, exp(weight("start", beside.transitions, old)), alike),
+        np.where(there[:, None] & there, exp(weight("bigram", beside.transitions, old[:, None] * n_old + old)), alike),
+        np.where(there, exp(weight("unigram", beside.final, old)), alike),
+        np.where(there[label], cells, alike), np.where(there, space.rest * exp(unseen), alike), unknown,
+    )  # fmt: skip
+    totals = named.get("totals")
+    if totals is not None:
+        totals = np.where(there, np.array(totals, np.float64)[old], float(np.mean(totals)))
+    return HmmStart(normalised(space, found), totals, float(named.get("weight", 0.0)), int(named.get("updates", 0)))

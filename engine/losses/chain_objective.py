@@ -137,6 +137,16 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
+    def expectations(self, theta: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(weighted counts expected at theta, log Z of each sequence), whatever the labels are.
+
+        `weights` stand for those of the sequences, once.
+        """
+        check_theta(theta, self.layout)
+        data = self.dataset if weights is None else self.dataset._replace(weights=weights)
+        with self.scratch.lock:
+            return self.expected(theta, self.kept_factors(theta), data)
+
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""
         squares = self.squares if self.dataset.valued.shape[1] else None

@@ -47,7 +47,7 @@ class Monitor:
     _found: SolverState | None = None
 
     def check(self, record: dict, theta: np.ndarray) -> str | None:
-        """Take the record of one iteration (0 = before the first); it must have objective and gradient_norm."""
+        """Take the record of one iteration (0 = before the first); it must have an objective."""
         if not np.isfinite(record["objective"]):
             raise EspalierError(
                 f"the objective is {record['objective']} at iteration {record['iteration']}: "
@@ -79,8 +79,8 @@ class Monitor:
 
     def _reason(self, record: dict, asked: bool | str | None) -> str | None:
         near = self.tolerance * max(1.0, abs(record["objective"]))
-        gap = record.get("gap")
-        if record["gradient_norm"] <= OPTIMAL * self.tolerance * self.scale and (gap is None or gap <= near):
+        gap, slope = record.get("gap"), record.get("gradient_norm", np.inf)
+        if slope <= OPTIMAL * self.tolerance * self.scale and (gap is None or gap <= near):
             return "optimal"
         period = self.period or max(self.least, len(self.history) // THIRD)
         if len(self.history) > period and self.history[-1 - period]["objective"] - record["objective"] <= near:

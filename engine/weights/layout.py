@@ -188,6 +188,19 @@ def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
     return _assemble(n_labels, runs)
 
 
+def find_slots(layout: Layout, name: str, observation: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """The slot of each (observation, code) of a family, -1 where the layout has none."""
+    ptr, codes, full = layout.family(name)
+    if len(codes) == 0:
+        present = ptr[observation + 1] > ptr[observation]
+        return np.where(present, ptr[observation] + code, -1)
+    owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
+    keys = owner * full + codes
+    wanted = observation * full + code
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[found] == wanted, ptr[0] + found, -1)
+
+
 def _merge_last(pending: list) -> None:
     (n, keys), (m, others) = pending.pop(), pending.pop()
     pending.append((n + m, [np.union1d(a, b) for a, b in zip(keys, others, strict=True)]))

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from espalier.engine.penalty_search import Development
 
 plan = of_gradients
-STARTS = [name for name, one in FAMILIES.items() if "warm_start" in one.can]  # whose weights are a start for others
+STARTS = ("crf", "memm")  # whose weights are a start for each other
 AUTO = "auto"  # rho1 that the development data choose
 ModelOf = Callable[[np.ndarray], Labeller]
 
 
-def earlier_model(job: Job) -> tuple[str, Labeller] | tuple[None, None]:
-    """The model that training starts from and its path in the project; None is a cold start.
+def earlier_model(job: Job, starts: tuple[str, ...] = STARTS) -> tuple[str, Labeller] | tuple[None, None]:
+    """The model that training starts from, of one of the families `starts`, and its path; None is a cold start.
 
     `champion` is the copy that a run made when it began: the champion itself changes at the end of a run, and a
     stage that read it would depend on what comes after it.
@@ -41,17 +41,17 @@ def earlier_model(job: Job) -> tuple[str, Labeller] | tuple[None, None]:
     initial = job.params.train.initial
     if initial != CHAMPION:
         model = store.read_model(job.root / initial) if initial else None
-        if model and model.family not in STARTS:
+        if model and model.family not in starts:
             raise EspalierError(
-                f"train.initial is {initial!r}, a model of the family {model.family}, whose numbers are no weights to "
-                f"start from: expected one of {', '.join(STARTS)}, or null"
+                f"train.initial is {initial!r}, a model of the family {model.family}, whose numbers are no start for "
+                f"{job.family}: expected one of {', '.join(starts)}, or null"
             )
         return initial, model
     if not (job.root / store.START).is_file():
         job.progress.say("there is no champion to start from yet: training starts from zero")
         return None, None
     model = store.read_model(job.root / store.START)
-    if model.family not in STARTS:
+    if model.family not in starts:
         job.progress.say(
             f"the champion is a model of {model.family}, no start for {job.family}: training starts from zero"
         )

@@ -134,10 +134,12 @@ class Job:
         if self.params.train.initial:
             require(self.family, "warm_start", "train.initial to null")
 
-    def check_labels(self, train: Dataset) -> None:
-        """Refuse labels that are unknown or sets where a family cannot learn from them."""
+    def check_labels(self, train: Dataset, otherwise: str | None = None) -> None:
+        """Refuse labels that are unknown or sets where a family, or what it is told, cannot learn from them."""
         if len(train.labels) and train.labels.min() < 0:
             require(self.family, "partial", "leave sequences without labels out of the training data")
+            if otherwise:
+                raise EspalierError(f"some labels of the training data are not known: set {otherwise}")
 
     def described(self, **more) -> dict:
         """What the model file says of the data that it was trained on, and of how it decodes."""

@@ -182,7 +182,7 @@ def test_what_a_family_cannot_do_is_refused_with_those_that_can(monkeypatch):
     able = "set model.family to one of crf, memm, hmm"
     with pytest.raises(EspalierError, match=f"^mute cannot list several labellings: {able}$"):
         families.require("mute", "nbest")
-    with pytest.raises(EspalierError, match="^mute cannot learn from partial labels: set model.family to crf, or go$"):
+    with pytest.raises(EspalierError, match="^mute cannot learn from partial labels: .* one of crf, hmm, or go$"):
         families.require("mute", "partial", "go")
 
 

@@ -10,6 +10,8 @@ from reference import memm as automata
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm, load
+from espalier.engine.families.hmm_options import HmmOptions
+from espalier.engine.families.hmm_space import HmmAmounts, HmmSpace
 from espalier.engine.lattice import blocks
 from espalier.engine.weights.layout import _assemble
 
@@ -41,9 +43,8 @@ def dataset_of(rows, labels=None, weights=None):
 
 
 def fitted(rows, labels, weights, smoothing=0.1, rare=1):
-    return hmm.fit(
-        dataset_of(rows, labels, weights), OBSERVATIONS, STREAM, LABELS, TEMPLATES, {}, smoothing, rare
-    )  # fmt: skip
+    options = HmmOptions("counts", smoothing, rare)
+    return hmm.fit(dataset_of(rows, labels, weights), OBSERVATIONS, STREAM, LABELS, TEMPLATES, {}, options)
 
 
 def local(model, data):
@@ -72,25 +73,23 @@ def test_the_model_is_that_of_the_oracle(smoothing, rare):
     assert model.info["objective"] == pytest.approx(total, abs=CLOSE)
 
 
-def tables_of(model, symbols):
-    """Tables of an oracle's model with one stream; a probability of zero is the floor."""
-    floor = lambda p: np.where(np.array(p) > 0, np.log(np.maximum(p, 1e-300)), hmm.FLOOR)  # noqa: E731
+def written_down(model, symbols):
+    """An oracle's model with one stream: the cells are what is not zero."""
     n_labels = len(model.start)
     rows = [[y for y in range(n_labels) if model.emissions[0][s][y] > 0] for s in symbols]
     none = np.zeros(len(symbols), np.int64), np.empty(0, np.int32)
     emissions = _assemble(n_labels, [(np.array([len(row) for row in rows]), np.concatenate(rows)), none, none])
-    gains = np.array([math.log(model.emissions[0][s][y]) for s, row in zip(symbols, rows, strict=True) for y in row])
-    unseen = np.full((1, n_labels), hmm.FLOOR)
-    return hmm.Tables(
-        floor(model.start), floor(model.transitions), floor(model.final), unseen, floor(model.unknown), emissions,
-        gains - hmm.FLOOR,
-    )  # fmt: skip
+    cells = np.array([model.emissions[0][s][y] for s, row in zip(symbols, rows, strict=True) for y in row])
+    space = HmmSpace(emissions, np.zeros(len(symbols), np.int64), np.array([True]))
+    nothing = np.zeros((1, n_labels))
+    tables = (np.array(part) for part in (model.start, model.transitions, model.final))
+    return space, HmmAmounts(*tables, cells, nothing, np.array(model.unknown))
 
 
 def test_the_worked_example_has_its_printed_digits():
     example, sequence = oracle.worked_example()
     observations, states = ["U:a", "U:b", "U:c"], ["1", "2", "3"]
-    model = hmm.make_labeller(tables_of(example, "abc"), observations, [0, 0, 0], states, ["U:%x[0,0]"], {})
+    model = hmm.make_labeller(*written_down(example, "abc"), observations, states, ["U:%x[0,0]"], {})
     known = {text: i for i, text in enumerate(model.observations)}
     ids = np.array([[known[f"U:{symbol}"]] for (symbol,) in sequence])
     data = make_dataset(ids, None, np.array([0, 4]))
@@ -132,7 +131,7 @@ def test_names_of_its_own_observations_are_unlike_all_texts():
 
 
 def test_labels_that_are_not_known_are_refused():
-    with pytest.raises(EspalierError, match="position 2 has no label of its own: relative counts need all labels"):
+    with pytest.raises(EspalierError, match="position 2 has no label of its own: hmm.training is counts"):
         fitted([[("a", "X")] * 3], [[0, 1, -1]], [1.0])
 
 

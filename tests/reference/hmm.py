@@ -162,3 +162,74 @@ def worked_example():
         unknown=[[0.0, 0.0, 0.0]],
     )
     return model, [("b",), ("c",), ("b",), ("a",)]
+
+
+# ---- training with what is not known
+
+
+def agrees(labelling, known):
+    """Whether a labelling agrees with what is known of each position: a label, a set of them, or None."""
+    return all(k is None or y == k or (isinstance(k, set) and y in k) for y, k in zip(labelling, known, strict=True))
+
+
+def allowed(model, sequence, known):
+    """{labelling: log P(x, y)} of those that agree."""
+    return {y: value for y, value in enumerate_all(model, sequence).items() if agrees(y, known)}
+
+
+def log_sum(values):
+    top = max(values)
+    return top if top == -math.inf else top + math.log(math.fsum(math.exp(value - top) for value in values))
+
+
+def expected_counts(model, sequences, known, weights, n_labels, n_columns):
+    """(Counts that are expected given what is known, log-likelihood of that), labelling by labelling."""
+    rows, labellings, parts, likelihood = [], [], [], []
+    for x, k, w in zip(sequences, known, weights, strict=True):
+        joints = allowed(model, x, k)
+        total = log_sum(list(joints.values()))
+        likelihood.append(w * total)
+        for y, value in joints.items():
+            rows.append(x)
+            labellings.append(y)
+            parts.append(w * math.exp(value - total))
+    return counts(rows, labellings, parts, n_labels, n_columns), math.fsum(likelihood)
+
+
+def likeliest_counts(model, sequences, known, weights, n_labels, n_columns):
+    """(Counts of the likeliest labelling that agrees, their log-likelihood)."""
+    found = [max(allowed(model, x, k).items(), key=lambda item: item[1]) for x, k in zip(sequences, known, strict=True)]
+    total = math.fsum(w * value for w, (_, value) in zip(weights, found, strict=True))
+    return counts(sequences, [y for y, _ in found], weights, n_labels, n_columns), total
+
+
+def maximise(counts, own, smoothing, scarce):
+    """The model that counts and a prior make likeliest.
+
+    own[k] are the pairs (observation, label) with a probability of their own; the others of a label share theirs
+    evenly. scarce[k][y] is counted for unknown observations.
+    """
+    bare = estimate(counts, smoothing, 0)
+    emissions, unknown = [], []
+    for k, column in enumerate(counts.columns):
+        table, of_unknown = {x: [0.0] * len(counts.start) for x in column}, []
+        for y in range(len(counts.start)):
+            others = [x for x in column if (x, y) not in own[k]]
+            shared = math.fsum(column[x][y] for x in others) / len(others) if others else 0.0
+            total = math.fsum(row[y] for row in column.values()) + scarce[k][y] + smoothing * (len(column) + 1)
+            for x, row in column.items():
+                table[x][y] = ((row[y] if (x, y) in own[k] else shared) + smoothing) / total
+            of_unknown.append((scarce[k][y] + smoothing) / total)
+        emissions.append(table)
+        unknown.append(of_unknown)
+    return Model(bare.start, bare.transitions, bare.final, emissions, unknown)
+
+
+def prior(model, smoothing, scarce):
+    """The logarithm that a Dirichlet prior adds to the likelihood, but for what does not depend on the model."""
+    every = [*model.start, *model.final, *(p for row in model.transitions for p in row)]
+    every += [p for table in model.emissions for row in table.values() for p in row]
+    every += [p for row in model.unknown for p in row]
+    more = math.fsum(s * math.log(p) for row, many in zip(model.unknown, scarce, strict=True)
+                     for p, s in zip(row, many, strict=True))  # fmt: skip
+    return smoothing * math.fsum(math.log(p) for p in every) + more

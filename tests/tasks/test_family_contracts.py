@@ -23,6 +23,7 @@ from espalier.tasks.training import TRAINERS, sweep
 from espalier.tasks.training.plan import main as plan
 
 DATA = ("ingest", "template", "weigh")
+GRADUAL = {"training": "baum-welch"}  # of families that can also just count: what goes on, and fills gaps
 STAGES = (*DATA, "train", "evaluate", "report", "promote")
 ALL = pytest.mark.parametrize("family", sorted(FAMILIES))
 
@@ -115,7 +116,7 @@ def test_the_same_bytes_for_any_threads_and_shards(tmp_path, family):
 
 @ALL
 def test_a_sequence_of_weight_two_is_a_duplicate(tmp_path, family):
-    options = {"rho1": 0.0, "rho2": 0.1, "tolerance": 1e-12, "max_iterations": 2000, "dev_share": 0.0,
+    options = {"rho1": 0.0, "rho2": 0.1, "tolerance": 1e-9, "max_iterations": 2000, "dev_share": 0.0,
                "test_share": 0.0}  # fmt: skip
     answers = []
     for name, words in (("heavy", WORDS), ("twice", [*WORDS, *WORDS[:6]])):
@@ -158,7 +159,7 @@ def test_letters_that_training_has_not_seen(tmp_path, family):
 
 @able("partial")
 def test_partial_labels_are_learned_from(tmp_path, family):
-    params = words_project(tmp_path, [*WORDS, "bu_zz_a", "o_"], family)
+    params = words_project(tmp_path, [*WORDS, "bu_zz_a", "o_"], family, **GRADUAL)
     run_stages(tmp_path, params, *STAGES)
     assert store.read_metrics(tmp_path)["token_error"] < 0.5
 
@@ -168,14 +169,14 @@ def test_partial_labels_are_refused_where_it_cannot(tmp_path, family):
     params = words_project(tmp_path, [*WORDS, *["bu_zz_a"] * 20], family)
     run_stages(tmp_path, params, *DATA)
     before = tree(tmp_path)
-    with pytest.raises(EspalierError, match=f"^{family} cannot learn from partial labels: set model.family to crf, or"):
+    with pytest.raises(EspalierError, match=f"^{family} cannot learn from partial labels: .* one of crf, hmm, or"):
         run_stages(tmp_path, params, "train")
     assert tree(tmp_path) == before
 
 
 @able("warm_start")
 def test_a_warm_start_goes_on_from_the_earlier_model(tmp_path, family):
-    params = params_of(family, max_iterations=30)
+    params = params_of(family, max_iterations=30, **GRADUAL)
     run_stages(tmp_path, params, *DATA, "train")
     end = load(tmp_path / store.CANDIDATE).info["objective"]
     (tmp_path / store.CANDIDATE).rename(tmp_path / "earlier.model")
@@ -185,13 +186,12 @@ def test_a_warm_start_goes_on_from_the_earlier_model(tmp_path, family):
     assert trace[0]["objective"] == pytest.approx(end, rel=1e-9)
 
 
-@unable("warm_start")
-@pytest.mark.parametrize("other", [name for name, one in FAMILIES.items() if "warm_start" in one.can])
+@pytest.mark.parametrize(("family", "other"), [("hmm", "crf"), ("hmm", "memm"), ("crf", "hmm")])
 def test_what_is_no_start_for_others_is_told(tmp_path, family, other):
     run_stages(tmp_path, params_of(family), *DATA, "train")
     (tmp_path / store.CANDIDATE).rename(tmp_path / "earlier.model")
     with pytest.raises(EspalierError, match=f"train.initial is 'earlier.model', a model of the family {family}, whose"):
-        run_stages(tmp_path, params_of(other, initial="earlier.model"), "train")
+        run_stages(tmp_path, params_of(other, initial="earlier.model", **GRADUAL), "train")
     (tmp_path / "earlier.model").rename(tmp_path / store.START)
     said = []
 
@@ -201,17 +201,15 @@ def test_what_is_no_start_for_others_is_told(tmp_path, family, other):
 
     from espalier.tasks import train
 
-    figures = train.main(tmp_path, params_of(other, initial="champion"), Heard())
-    assert not figures["warm"] and f"the champion is a model of {family}, no start for {other}" in said[0]
+    figures = train.main(tmp_path, params_of(other, initial="champion", **GRADUAL), Heard())
+    assert not figures["warm"] and f"the champion is a model of {family}, no start for {other}" in " ".join(said)
 
 
-@unable("warm_start")
-def test_a_warm_start_is_refused_where_it_cannot(tmp_path, family):
-    params = params_of(family, initial="champion")
-    run_stages(tmp_path, params, *DATA)
-    expected = f"^{family} cannot start from an earlier model: set model.family to .*, or train.initial to null$"
-    with pytest.raises(EspalierError, match=expected):
-        run_stages(tmp_path, params, "train")
+def test_counts_do_not_go_on_from_an_earlier_model(tmp_path):
+    run_stages(tmp_path, params_of("hmm"), *DATA, "train")
+    (tmp_path / store.CANDIDATE).rename(tmp_path / "earlier.model")
+    with pytest.raises(EspalierError, match="^hmm.training is counts, which begins with the counts of its data"):
+        run_stages(tmp_path, params_of("hmm", initial="earlier.model"), "train")
 
 
 class Interrupted(Progress):
