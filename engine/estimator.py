@@ -50,6 +50,7 @@ from espalier.engine.interface.notebook import page_of
 from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.losses.loss_table import LOG, check_loss, check_pi
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
 from espalier.engine.optimise.solvers import minimise
@@ -66,7 +67,7 @@ from espalier.engine.text.templates import (
     with_room,
 )
 from espalier.engine.text.values import scaled_dataset, unit_scales
-from espalier.engine.weights.layout import make_layout, observation_kinds
+from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
 from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
@@ -155,6 +156,13 @@ class CRF(Conventions):
         hmm: observations seen so often or less tell how likely unknown ones are.
     scale : bool
         Divide the values of each attribute by how much they vary in the training data. The model keeps the factors.
+    loss : {"log", "marginal", "exponential"}
+        crf: what is minimised. `log`: minus the log-probability of the labels of a sequence. `marginal`: that of each
+        label by itself, the mean over a sequence; it is not convex, `solver="auto"` begins with an epoch of the log
+        loss, and `predict(X, "posterior")` goes with it. `exponential`: the log of the summed odds against the
+        right labels, as in boosting; its penalties weigh about as many times as much as there are sequences.
+    pi : float
+        Exponential loss: a sequence of T tokens counts pi ** T; above 0 and up to 1.
 
     Attributes
     ----------
@@ -194,13 +202,14 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
-        scale: bool = False, stop: bool = False, weights: str = "shared",
+        scale: bool = False, stop: bool = False, weights: str = "shared", loss: str = LOG, pi: float = 1.0,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
         self.smoothing, self.rare, self.scale, self.stop, self.weights = smoothing, rare, scale, stop, weights
+        self.loss, self.pi = loss, pi
 
     @_says_when_compiling
     def fit(
@@ -430,6 +439,8 @@ class CRF(Conventions):
                     raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
         if not isinstance(self.scale, bool | np.bool_):
             raise EspalierError(f"scale is {brief(self.scale)}: expected True or False")
+        check_loss(self.loss, self.family)
+        check_pi(self.pi)
         if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
             raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
 
@@ -498,7 +509,7 @@ class CRF(Conventions):
         solver = fitting(self.solver)
         own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
-            solver, objective_of(self.family, train.data, layout, self.sparse), penalty, theta0,
+            solver, self._objective(train.data, layout), penalty, theta0,
             self.max_iterations, self.tolerance, on_iteration=line, **own,
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
@@ -506,10 +517,15 @@ class CRF(Conventions):
                 **({"weights": self.weights} if self.weights != SHARED else {}),
                 "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
+        if self.loss != LOG:
+            info |= {"loss": self.loss} | ({"pi": float(self.pi)} if self.loss == "exponential" else {})
         self.model_ = family_of(self.family).labeller.compact(
             layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
         )
         self.trace_ = result.trace
+
+    def _objective(self, data: Dataset, layout: Layout) -> Any:
+        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi))
 
     def _by_counts(self, train: Encoded) -> None:
         """Relative counts."""
@@ -539,7 +555,7 @@ class CRF(Conventions):
             lambda theta: labeller(train.labels, [], [], layout, theta), measure_of(None, train.labels),
         )  # fmt: skip
         search = Search(
-            objective_of(self.family, rest, layout, self.sparse), development,
+            self._objective(rest, layout), development,
             PathOptions(self.solver, float(self.rho2), self.max_iterations, self.tolerance),
             float(np.sum(rest.weights * np.diff(rest.offsets))),
             lambda point, theta: line.show(f"search: rho1 {point['rho1']:.3g}, {point['active']:,} active weights"),
@@ -646,7 +662,7 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare")
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi")
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared

@@ -17,6 +17,7 @@ import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import FAMILIES, hmm_options
+from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
 
@@ -205,6 +206,15 @@ class Crf(Chain):
     sparse: str = option(
         "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
     )
+    loss: str = option(
+        "log", "what is minimised: of whole labellings (log), of each label by itself (marginal: not convex, begun by "
+        "auto with an epoch of the log loss; goes with evaluate.decode: posterior), or of odds as in boosting "
+        "(exponential: the log of it, so that the same rho1 and rho2 weigh far more)", "text", tuple(LOSSES),
+    )  # fmt: skip
+    pi: float = option(
+        1.0, "exponential loss: a sequence of T tokens counts pi^T, so that long ones do not decide all", "number",
+        least=0.000001, most=1,
+    )  # fmt: skip
 
 
 @dataclass

@@ -67,6 +67,7 @@ CASES = {
     "corpus": Case("corpus:rows", "CoNLL-2000 from gz text to features in 1 s; 50 million tokens within 4 GiB"),
     "tag": Case("tag:rows", "1,000,000 tokens a second from features, 300,000 from text"),
     "scaling": Case("scaling:rows", "linear in tokens; below quadratic in labels when bigram weights are sparse"),
+    "losses": Case("losses:rows", "a gradient of another loss takes at most 2.5 of that of the log loss"),
     "scale": Case("scale:rows", "two workers at least 1.6 times one; the driver adds a tenth of the time at most"),
     "retrain": Case("retrain:rows", "a warm start ends where a cold one does, in fewer iterations"),
     "coldstart": Case("coldstart:rows", "import in 1 s, first fit in 3 s, first fit ever in 60 s"),

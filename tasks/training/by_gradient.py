@@ -13,9 +13,10 @@ from espalier.engine.families import FAMILIES, require
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.memm import SHARED
 from espalier.engine.families.objectives import objective_of as objective_of_family
+from espalier.engine.losses.loss_table import LOG, LOSSES, OFFERED
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.optimise.solvers import SOLVERS, fitting, fitting_names, minimise
 from espalier.engine.parts.sharded_objective import InProcess, Part, ShardedObjective, cut
 from espalier.engine.weights.layout import Layout, dense_layout, make_layout, merged, seen_layout
 from espalier.tasks import store
@@ -83,6 +84,23 @@ def refuse_cluster(options: Options) -> None:
     )
 
 
+def check_loss(options: Options) -> None:
+    """Refuse what a loss other than the log loss cannot be trained with."""
+    if options.loss == LOG:
+        return
+    if not SOLVERS[options.solver].fits(OFFERED):
+        names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
+        raise EspalierError(
+            f"crf.solver is {options.solver}, which needs more of a loss than the gradient that crf.loss = "
+            f"{options.loss} has: choose one of {names}, or set crf.loss to {LOG}"
+        )
+    if options.cluster:
+        raise EspalierError(
+            f"crf.loss is {options.loss}, which needs all sequences in one process, and compute.cluster is "
+            f"{options.cluster}: set compute.cluster to null, or crf.loss to {LOG}"
+        )
+
+
 @contextmanager
 def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """The objective over the training data, wherever they lie, and the layout of its weights.
@@ -91,12 +109,13 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """
     shards, weights, kinds, n_labels = job.shards(), job.weights, job.kinds, len(job.labels)
     bounds = cut(shards.offsets(), job.block_tokens)
-    whole = not by_parts(options.solver) or len(bounds) < 2 or "shards" not in FAMILIES[job.family].can
+    in_parts = by_parts(options.solver) and options.loss == LOG and "shards" in FAMILIES[job.family].can
+    whole = not in_parts or len(bounds) < 2
     if not options.cluster and whole:
         dataset = shards.read_all(weights)
         job.check_labels(dataset)
         layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
-        yield job.objective(dataset, layout, options.sparse), layout
+        yield job.objective(dataset, layout, options), layout
         return
     if options.pairs == "all":
         layout = dense_layout(n_labels, kinds, options.start)
@@ -173,8 +192,10 @@ def unusual(options: Options) -> dict:
 
 
 def description(job: Job, result: Result, layout: Layout, options: Options) -> dict:
-    """What the model file says of itself."""
+    """What the model file says of itself; of the loss where it is not the usual one."""
+    loss = {} if options.loss == LOG else {"loss": options.loss}
     return job.described(
+        **loss | ({"pi": options.pi} if options.loss == "exponential" else {}),
         solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
         start=options.start, **unusual(options), stop_reason=result.stop_reason,
         iterations=result.iterations, objective=result.objective, features=layout.size,
@@ -187,6 +208,9 @@ def settled(job: Job) -> tuple[Options, Labeller | None]:
     options = replace(asked, initial=initial, solver=fitting(asked.solver))
     if options.rho1 == AUTO and (start := asked.initial or asked.start_from):
         job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {start}")
+    check_loss(options)
+    if options.loss != LOG:
+        job.progress.say(f"crf.loss is {options.loss}: {LOSSES[options.loss].advice}")
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
     return options, earlier

@@ -15,6 +15,7 @@ from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import objective_of
 from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.loss_table import LOG
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.penalty_search import PathOptions
 from espalier.engine.runtime.kernel_cache import source_hash
@@ -45,6 +46,8 @@ class Options:
     weights: str = "shared"
     start_from: str | None = None
     sparse: str = "auto"
+    loss: str = LOG
+    pi: float = 1.0
     max_iterations: int = 1000
     tolerance: float = 0.0004
     patience: int | None = None
@@ -144,9 +147,9 @@ class Job:
             )
         return weights
 
-    def objective(self, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
-        """The objective of its family over data in this process."""
-        return objective_of(self.family, dataset, layout, sparse)
+    def objective(self, dataset: Dataset, layout: Layout, options: Options) -> ChainObjective:
+        """The objective of its family and loss over data in this process."""
+        return objective_of(self.family, dataset, layout, options.sparse, options.loss, options.pi)
 
     def shards(self, split: str = "train") -> store.Shards:
         return store.Shards(self.root, split, self.manifest, twins=self.twins)

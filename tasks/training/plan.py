@@ -174,7 +174,7 @@ def of_gradients(job: Job) -> dict:
     part = with_twins(sample(plain), job.twins)
     job.check_labels(part)
     layout = make_layout("seen", part, n_labels, kinds, options.start)
-    objective = job.objective(part, layout, options.sparse)
+    objective = job.objective(part, layout, options)
     columns, seconds = objective.dataset.observations.shape[1], seconds_of(objective, tokens, weights)
     needed, cluster = bytes_needed(job, tokens, objective, weights, options), None
     if options.cluster:
