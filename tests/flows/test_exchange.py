@@ -1,4 +1,4 @@
-"""Models from and for other programs by the command line: import, export."""
+"""Models from and for other programs by the command line: import, export; and sequences that a model draws: sample."""
 
 import pytest
 from small_models import model_of
@@ -53,8 +53,19 @@ def test_a_graph(course, espalier, tmp_path):
     assert not (tmp_path / "b.dot").exists()
 
 
+def test_samples(course, espalier):
+    code, out, _ = espalier("sample", course, "-n", 4, "--seed", 1)
+    assert code == 0 and out.endswith("\n\n") and out.count("\n\n") == 4
+    assert {line.split("\t")[1] for line in out.splitlines() if line} <= {"author", "title", "year"}
+    assert espalier("sample", course, "-n", 4, "--seed", 1)[1] == out != espalier("sample", course, "-n", 4)[1]
+    short = espalier("sample", course, "--longest", 2)[1].removesuffix("\n\n").split("\n\n")
+    assert max(len(block.split("\n")) for block in short) == 2
+
+
 def test_what_other_families_cannot(espalier, tmp_path):
     model_of().save(tmp_path / "crf.model")
+    code, _, err = espalier("sample", tmp_path / "crf.model")
+    assert code == 1 and err == "espalier: crf cannot draw sequences: set model.family to hmm\n"
     code, _, err = espalier("export", tmp_path / "crf.model", "-o", tmp_path / "a")
     assert code == 1 and "crf cannot be written down as states, transitions and emissions: set model.family" in err
     CRF(["U:%x[0,0]", "U1:%x[-1,0]"], family="hmm").fit([["a", "b"]], [["X", "Y"]]).save(tmp_path / "two.model")
