@@ -40,6 +40,7 @@ def _model_path(args) -> Path:
     "label tokens in columns, of a file or as they come on standard input",
     *INPUT,
     flag("--scores", "the probability of each label, and of the sequence"),
+    flag("--likelihood", "how likely each sequence is itself, as a logarithm (hmm)"),
     argument("--nbest", type=whole_number, default=0, metavar="N", help="the N best labellings of each sequence"),
     argument(
         "--from",
@@ -71,7 +72,7 @@ def tag(args) -> None:
 
     asked = stream.Asked(
         args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown,
-        args.source, args.decode, args.scheme_out,
+        args.source, args.decode, args.scheme_out, args.likelihood,
     )  # fmt: skip
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
     for answer in stream.tag_file(families.load(_model_path(args)), args.file, asked):
