@@ -60,7 +60,7 @@ class HmmStart(NamedTuple):
     """What an earlier model knew, in the space of the new one."""
 
     probabilities: HmmAmounts
-    totals: np.ndarray | None  # float64 [Y], how often each label occurs in a sequence
+    totals: np.ndarray  # float64 [Y], how often each label occurs in a sequence
     weight: float  # of the sequences it has learned from
     updates: int  # of stepwise training
 
