@@ -255,6 +255,7 @@ def start_from(model: HmmLabeller, space: HmmSpace, observations: list[str], lab
         np.where(there, exp(weight("unigram", beside.final, old)), alike),
         np.where(there[label], cells, alike), np.where(there, space.rest * exp(unseen), alike), unknown,
     )  # fmt: skip
-    visits = model.states().visits  # of a model from elsewhere as it expects them itself
-    totals = np.where(there, visits[old], float(np.mean(visits)))
+    totals = named.get("totals")
+    if totals is not None:
+        totals = np.where(there, np.array(totals, np.float64)[old], float(np.mean(totals)))
     return HmmStart(normalised(space, found), totals, float(named.get("weight", 0.0)), int(named.get("updates", 0)))

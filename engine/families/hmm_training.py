@@ -51,7 +51,7 @@ class HmmFit(NamedTuple):
     objective: float
     stop_reason: str
     trace: list[dict]
-    totals: np.ndarray  # float64 [Y], how often each label is expected in a sequence
+    totals: np.ndarray | None  # float64 [Y], how often each label is expected in a sequence
     weight: float  # of all sequences that it has learned from, earlier ones included
     updates: int = 0  # of stepwise training
 

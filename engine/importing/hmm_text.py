@@ -53,7 +53,9 @@ def read_hmm(data: bytes, name: str, labels: list[str] | None = None) -> HmmLabe
         found.start, found.onward[:, :-1], found.onward[:, -1], cells, np.zeros((1, n_states)), unknown
     )  # fmt: skip
     observations = [TEMPLATE.replace("%x[0,0]", found.symbols[m]) for m in known]
-    return make_labeller(space, amounts, observations, names, [TEMPLATE], {"imported_from": "HMM text"})
+    model = make_labeller(space, amounts, observations, names, [TEMPLATE], {"imported_from": "HMM text"})
+    model.info["hmm"]["totals"] = model.states().visits.tolist()  # so that a training can go on from it
+    return model
 
 
 def _space(emissions: np.ndarray) -> tuple[HmmSpace, np.ndarray]:
