@@ -52,7 +52,7 @@ class HmmFit(NamedTuple):
     objective: float
     stop_reason: str
     trace: list[dict]
-    totals: np.ndarray  # float64 [Y], how often each label is expected in a sequence
+    totals: np.ndarray | None  # float64 [Y], how often each label is expected in a sequence
     weight: float  # of all sequences that it has learned from, earlier ones included
     updates: int = 0  # of stepwise training
 
@@ -61,7 +61,7 @@ class HmmStart(NamedTuple):
     """What an earlier model knew, in the space of the new one."""
 
     probabilities: HmmAmounts
-    totals: np.ndarray | None  # float64 [Y], how often each label occurs in a sequence
+    totals: np.ndarray  # float64 [Y], how often each label occurs in a sequence
     weight: float  # of the sequences it has learned from
     updates: int  # of stepwise training
 

@@ -8,7 +8,7 @@ from test_hmm import LABELS, OBSERVATIONS, STREAM, TEMPLATES, dataset_of, drawn,
 from espalier.engine.data.dataset import any_in_sequence, make_dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm
-from espalier.engine.families.hmm_options import DISCRIMINATIVE, HmmOptions
+from espalier.engine.families.hmm_options import DISCRIMINATIVE, NEEDS_LABELS, TRAININGS, HmmOptions
 from espalier.engine.families.hmm_space import make_space, maximised, rare_counts
 from espalier.engine.families.hmm_training import HmmData, HmmStart, emitting, fit_tables, space_of
 from espalier.engine.losses.chain_objective import ChainObjective
@@ -316,3 +316,68 @@ def test_a_model_of_other_templates_is_no_start():
     space = found.space.__class__(found.space.emissions, found.space.stream, np.array([True, True]))
     with pytest.raises(EspalierError, match="the earlier model has 3 templates, the data have 2"):
         hmm.start_from(model, space, OBSERVATIONS, LABELS)
+
+
+# ---- data that teach little
+
+
+def finite(model):
+    states = model.states()
+    np.testing.assert_allclose(states.start.sum(), 1.0, atol=CLOSE)
+    np.testing.assert_allclose(states.transitions.sum(axis=1) + states.final, 1.0, atol=CLOSE)
+    for k in model.streams():
+        np.testing.assert_allclose(model.stream(k).emissions.sum(axis=0), 1.0, atol=CLOSE)
+    return bool(np.all(np.isfinite(model.theta)))
+
+
+def trained(data, training, **options):
+    options = HmmOptions(training, 0.01, max_iterations=5, tolerance=0.0, batch=2, **options)
+    return hmm.fit(data, OBSERVATIONS, STREAM, LABELS, TEMPLATES, {}, options)
+
+
+@pytest.mark.parametrize("training", sorted(TRAININGS))
+def test_a_label_that_emits_nothing(training):
+    """R is in no sequence: known words are all alike to it, and it is never the answer.
+
+    What tells labellings apart gives to its unknown word what the known ones lose.
+    """
+    rows, labels, weights = drawn(5)
+    data = dataset_of(rows, [[min(y, 1) for y in row] for row in labels], weights)
+    model = trained(data, training)
+    assert finite(model) and not np.any(model.best(local(model, data)) == 2)
+    *known, unknown = model.stream(0).emissions[:, 2]
+    np.testing.assert_allclose(known, known[0], rtol=1e-6)
+    assert unknown >= known[0] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("training", sorted(TRAININGS))
+def test_a_word_that_was_never_seen(training):
+    """It is likely and labelled, also at the only position, and with no rare word in training to go by."""
+    rows, labels, weights = drawn(6)
+    for rare in (0, 1):
+        model = trained(dataset_of(rows, labels, weights), training, rare=rare)
+        data = local(model, dataset_of([[("?", "?")], [("a", "X"), ("?", "Y")]]))
+        assert np.all(np.isfinite(model.log_likelihood(data))) and np.all(model.best(data) >= 0)
+        np.testing.assert_allclose(model.marginals(data).sum(axis=1), 1.0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("training", sorted(NEEDS_LABELS))
+def test_without_a_single_label_there_is_nothing_to_count(training):
+    rows, labels, _ = drawn(7)
+    with pytest.raises(EspalierError, match=f"position 0 has no label of its own: hmm.training is {training}, which"):
+        trained(dataset_of(rows, [[-1] * len(row) for row in labels]), training)
+
+
+@pytest.mark.parametrize("training", sorted(set(TRAININGS) - NEEDS_LABELS))
+def test_without_a_single_label_chance_begins(training):
+    """The same for the same seed, labels that are unlike each other, and never less likely with each iteration."""
+    rows, labels, _ = drawn(7, lengths=(4, 3, 5, 2, 4, 3))
+    data = dataset_of(rows, [[-1] * len(row) for row in labels])
+    model, again, other = (trained(data, training, seed=seed) for seed in (0, 0, 1))
+    assert finite(model) and np.array_equal(model.theta, again.theta) and not np.array_equal(model.theta, other.theta)
+    table = model.stream(0).emissions
+    assert not np.allclose(table[:, 0], table[:, 1])
+    if training == "baum-welch":
+        options = HmmOptions(training, 0.01, max_iterations=5, tolerance=0.0)
+        objectives = [record["objective"] for record in fitted_tables(data, options).trace]
+        assert np.all(np.diff(objectives) <= RISE * np.abs(objectives[1:]))
