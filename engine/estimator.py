@@ -63,7 +63,9 @@ from espalier.engine.text.templates import (
     list_files,
     parse,
     resolve,
+    with_room,
 )
+from espalier.engine.text.values import scaled_dataset, unit_scales
 from espalier.engine.weights.layout import make_layout, observation_kinds
 from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
 
@@ -104,6 +106,7 @@ class Encoded(NamedTuple):
     lines: list[str]  # the templates
     lists: dict[str, list[str]]  # of names, that the templates speak of
     streams: list[int]  # the template of each observation, where each makes one at every position; else empty
+    scales: dict[str, float]  # what the values of observations were multiplied by, where it is not 1
 
 
 class CRF(Conventions):
@@ -150,6 +153,8 @@ class CRF(Conventions):
         hmm: added to each count.
     rare : int
         hmm: observations seen so often or less tell how likely unknown ones are.
+    scale : bool
+        Divide the values of each attribute by how much they vary in the training data. The model keeps the factors.
 
     Attributes
     ----------
@@ -189,13 +194,14 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
-        stop: bool = False, weights: str = "shared",
+        scale: bool = False, stop: bool = False, weights: str = "shared",
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
-        self.smoothing, self.rare, self.stop, self.weights = smoothing, rare, stop, weights
+        self.smoothing, self.rare, self.scale = smoothing, rare, scale
+        self.stop, self.weights = stop, weights
 
     @_says_when_compiling
     def fit(
@@ -423,6 +429,8 @@ class CRF(Conventions):
             for name in names:
                 if not _is_number(getattr(self, name), kind):
                     raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
+        if not isinstance(self.scale, bool | np.bool_):
+            raise EspalierError(f"scale is {brief(self.scale)}: expected True or False")
         if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
             raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
 
@@ -453,13 +461,18 @@ class CRF(Conventions):
                     f"weights is {self.weights!r} and there are values, which have weights for single labels only: "
                     "set weights to 'shared' or leave values out"
                 )
+        scales: dict[str, float] = {}
+        if self.scale and len(data.valued):
+            factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
+            data = scaled_dataset(data, factors)
+            scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:
             data = with_twins(data, twins_of(kinds))
             names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
-        return Encoded(data, names, kinds, classes, lines, lists, streams)
+        return Encoded(data, names, kinds, classes, lines, lists, streams, scales)
 
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
@@ -482,7 +495,7 @@ class CRF(Conventions):
         penalty, theta0 = self._penalty(train, line), None
         layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
         if earlier is not None:
-            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels)
+            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
         solver = fitting(self.solver)
         own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
@@ -536,9 +549,10 @@ class CRF(Conventions):
         return ElasticNet(float(best["rho1"]), float(best["rho2"]))
 
     def _described(self, train: Encoded) -> dict[str, Any]:
-        """What the model file says of all families: the lists of the templates, the parameters."""
+        """What the model file says of all families: the lists of the templates, scales of values, the parameters."""
         kept = {name: _kept(value) for name, value in self.get_params().items()}
-        return ({"lists": train.lists} if train.lists else {}) | {PARAMETERS: kept}
+        learned = {"lists": train.lists, "scales": train.scales}
+        return {name: value for name, value in learned.items() if value} | {PARAMETERS: kept}
 
     def _tell(self, info: dict[str, Any]) -> None:
         """The attributes that the info of a model has, too."""
@@ -582,11 +596,12 @@ class CRF(Conventions):
 
     def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
         model = self._model()
-        templates = [] if ATTRIBUTES in model.templates else model.parsed
+        templates = [] if ATTRIBUTES in model.templates else _with_room(model.parsed, sequences)
         texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
         known = None if allowed is None else labels_of(allowed, sequences)
         ids, label_sets = (None, None) if known is None else codes(known, model.labels)
-        return model, dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        data = dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        return model, scaled_dataset(data, model.scale_of_each()) if model.scales else data
 
     def _restriction(self, scheme: bool | str, allowed: Labels | None) -> dict[str, Any]:
         transitions = transitions_of(self.classes_, scheme) if scheme else None
@@ -635,11 +650,17 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
         both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare")
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
-        kept = {"family": model.family, "templates": templates} | shared
+        kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared
         kept |= penalty if isinstance(penalty, dict) else {}
     if not isinstance(kept, dict):
         raise EspalierError(f"{path}: its parameters are {brief(kept)}, expected a table; train it again")
     return {name: value for name, value in kept.items() if name in known}
+
+
+def _with_room(templates: list[Template], sequences: list[list[Any]]) -> list[Template]:
+    """The templates with room for all attributes (%a) that the sequences have."""
+    return list(with_room(templates, lambda column: {row[column] for rows in sequences for row in rows_of(rows)
+                                                     if column < len(row)}))  # fmt: skip
 
 
 def _streams(templates: list[Template], texts: list[list[list[str]]], names: list[str]) -> list[int]:
