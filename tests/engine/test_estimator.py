@@ -411,7 +411,7 @@ OTHERS = {
     "templates": TEMPLATES, "solver": "owlqn", "rho1": np.float64(0.2), "rho2": 0.5, "pairs": "all", "start": False,
     "max_iterations": np.int64(7), "tolerance": 0.01, "min_count": 2, "sparse": "dense", "verbose": False,
     "family": "memm", "dev_share": 0.3, "seed": 5, "smoothing": 0.25, "rare": 2,
-    "stop": False, "weights": "shared",
+    "stop": False, "weights": "shared", "loss": "log", "pi": 0.9,
     "training": "viterbi", "restarts": 2, "power": 0.25, "alpha": 0.9, "batch": 7, "order": "long",
 }  # fmt: skip
 
