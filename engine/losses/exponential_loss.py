@@ -49,7 +49,9 @@ class ExponentialObjective:
         self.whole = ~any_in_sequence(dataset, dataset.labels < 0)
         self.partial = np.flatnonzero(partly(dataset))
         self.slots = observed_slots(dataset, layout, self.whole)
-        self.log_weights = log(self.dataset.weights) + np.diff(dataset.offsets) * math.log(pi)
+        weights = self.dataset.weights
+        logs = np.where(weights > 0.0, log(np.where(weights > 0.0, weights, 1.0)), -np.inf)
+        self.log_weights = logs + np.diff(dataset.offsets) * math.log(pi)
         if not np.any(self.log_weights > -np.inf):
             raise EspalierError("no sequence has a weight above 0: the exponential loss needs one to learn from")
         self.log_floor = math.log(FLOOR) + _log_sum(self.log_weights)
