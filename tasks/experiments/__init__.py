@@ -29,6 +29,7 @@ MODULES = {
     "chunking": "espalier.tasks.experiments.chunking_report",
     "selection": "espalier.tasks.experiments.selection_report",
     "hmm-pos": "espalier.tasks.experiments.hmm_pos_report",
+    "citations": "espalier.tasks.experiments.citations_report",
 }
 ALL = "all"
 
