@@ -29,8 +29,10 @@ from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
 from espalier.engine.families import hmm, require
 from espalier.engine.families import load as load_model
-from espalier.engine.families.hmm_options import HmmOptions
+from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS, HmmOptions
+from espalier.engine.families.hmm_training import emitting, fit_tables, space_of
 from espalier.engine.families.labeller import DECODERS, Labeller
+from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import OBJECTIVES, objective_of
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
@@ -49,6 +51,8 @@ from espalier.engine.interface.notebook import page_of
 from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.losses.chain_objective import active_weights
+from espalier.engine.losses.loss_table import LOG, check_loss, check_pi
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
 from espalier.engine.optimise.solvers import minimise
@@ -62,14 +66,22 @@ from espalier.engine.text.templates import (
     list_files,
     parse,
     resolve,
+    with_room,
 )
-from espalier.engine.weights.layout import make_layout, observation_kinds
+from espalier.engine.text.values import scaled_dataset, unit_scales
+from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
+from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
-NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing")
-WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare")
+NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing", "power", "alpha")
+WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare", "restarts", "batch")
+NO_STOP = {
+    "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
+    "hmm": "the end of a sequence is one of its events in any case; leave it out",
+}
+STARTS = {"hmm": ("hmm",)}  # families whose models a training can start from, where not those with weights
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
@@ -93,10 +105,12 @@ class Encoded(NamedTuple):
 
     data: Dataset
     observations: list[str]
+    kinds: npt.NDArray[np.uint8]  # what each observation carries, as bits
     labels: list[str]
     lines: list[str]  # the templates
     lists: dict[str, list[str]]  # of names, that the templates speak of
     streams: list[int]  # the template of each observation, where each makes one at every position; else empty
+    scales: dict[str, float]  # what the values of observations were multiplied by, where it is not 1
 
 
 class CRF(Conventions):
@@ -117,6 +131,10 @@ class CRF(Conventions):
         Weights for pairs of observation and label that occur in the data, or for all of them.
     start : bool
         Whether the first label of a sequence has weights of its own.
+    stop : bool
+        Whether the last label of a sequence has weights of its own; `crf` only.
+    weights : {"shared", "per-label"}
+        Of a `memm`: whether the labels before share the weights of observations, or each has a model of its own.
     max_iterations : int
         Iterations at most.
     tolerance : float
@@ -129,16 +147,40 @@ class CRF(Conventions):
         Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
     family : {"crf", "memm", "hmm"}
         What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model. An HMM
-        counts: it has `smoothing` and `rare`, but no solver and no penalty; its tokens are texts, or rows of columns
-        with templates.
+        has `training` and what stands behind it here, but no solver and no penalty; its tokens are texts, or rows of
+        columns with templates.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
-        Of the held-out sequences and of the order of sequences in stochastic solvers.
+        Of the held-out sequences, of the order of sequences in stochastic solvers, of the starts of an HMM.
     smoothing : float
         hmm: added to each count.
     rare : int
         hmm: observations seen so often or less tell how likely unknown ones are.
+    scale : bool
+        Divide the values of each attribute by how much they vary in the training data. The model keeps the factors.
+    loss : {"log", "marginal", "exponential"}
+        crf: what is minimised. `log`: minus the log-probability of the labels of a sequence. `marginal`: that of each
+        label by itself, the mean over a sequence; it is not convex, `solver="auto"` begins with an epoch of the log
+        loss, and `predict(X, "posterior")` goes with it. `exponential`: the log of the summed odds against the
+        right labels, as in boosting; its penalties weigh about as many times as much as there are sequences.
+    pi : float
+        Exponential loss: a sequence of T tokens counts pi ** T; above 0 and up to 1.
+    training : {"counts", "baum-welch", "viterbi", "stepwise", "conditional", "mmi", "mce"}
+        hmm: how its probabilities are found. `counts` are relative counts of labelled data. `baum-welch`
+        (expectation-maximisation), `viterbi` (counts of the likeliest labellings) and `stepwise` (the model renewed
+        behind each batch) also learn from sequences whose labels are None, in part or altogether. `conditional`,
+        `mmi` and `mce` begin with the counts and go on to tell labellings apart.
+    restarts : int
+        hmm, baum-welch and viterbi: starts, of which the best is kept; the first is by the labels, others by chance.
+    power : float
+        hmm, mmi: what all probabilities are raised to.
+    alpha : float
+        hmm, stepwise: how fast steps shrink, (k + 2)^-alpha behind k of them; from 0.5 to 1.
+    batch : int
+        hmm, stepwise: sequences between two steps.
+    order : {"random", "short", "long"}
+        hmm, stepwise: sequences as chance has it, short ones first, or long ones.
 
     Attributes
     ----------
@@ -169,6 +211,13 @@ class CRF(Conventions):
     >>> features = [[{"word": word, "last": word[-1]} for word in row] for row in X]
     >>> CRF(rho1=0.01).fit(features, y).score(features, y)
     1.0
+
+    A hidden Markov model that also learns from sequences without labels:
+
+    >>> more = [["the", "cat", "barks"], ["cats", "sleep"]]
+    >>> hmm = CRF(family="hmm", training="baum-welch").fit(X + more, y + [[None] * 3, [None] * 2])
+    >>> hmm.predict([["cats", "bark"]])
+    [['N', 'V']]
     """
 
     model_: Labeller
@@ -178,12 +227,18 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
+        scale: bool = False, stop: bool = False, weights: str = "shared", loss: str = LOG, pi: float = 1.0,
+        training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
+        order: str = "random",
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
-        self.smoothing, self.rare = smoothing, rare
+        self.smoothing, self.rare, self.scale, self.stop, self.weights = smoothing, rare, scale, stop, weights
+        self.loss, self.pi = loss, pi
+        self.training, self.restarts, self.power = training, restarts, power
+        self.alpha, self.batch, self.order = alpha, batch, order
 
     @_says_when_compiling
     def fit(
@@ -205,7 +260,8 @@ class CRF(Conventions):
         token_weight : list of lists of float, optional
             A number for each token.
         start_from : CRF, model or path, optional
-            A fitted labeller whose weights the training starts from.
+            A fitted labeller whose weights the training starts from; of an HMM its probabilities, with training
+            `baum-welch`, `viterbi` or `stepwise`.
 
         Examples
         --------
@@ -225,9 +281,10 @@ class CRF(Conventions):
             self._require("warm_start", "leave start_from out")
         if len(train.data.labels) and train.data.labels.min() < 0:
             self._require("partial", "leave sequences without labels out")
-        labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))  # the others teach nothing
-        train = train._replace(data=select(train.data, labelled))
-        self._trained(train, None if start_from is None else _model_of(start_from))
+        if self.family in OBJECTIVES:  # sequences without labels teach nothing
+            labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))
+            train = train._replace(data=select(train.data, labelled))
+        self._trained(train, None if start_from is None else _model_of(start_from, self.family))
         return self
 
     @property
@@ -393,12 +450,36 @@ class CRF(Conventions):
     def _check(self) -> None:
         """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
         family_of(self.family)
+        if self.stop and self.family != "crf":
+            raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {NO_STOP[self.family]}")
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
+        if self.weights not in (SHARED, PER_LABEL) or (self.weights == PER_LABEL and self.family != "memm"):
+            raise EspalierError(
+                f"weights is {quoted(self.weights)} and family {self.family!r}: expected 'shared', or 'per-label' with "
+                "family 'memm'"
+            )
+        if self.weights == PER_LABEL and not self.start:
+            raise EspalierError(
+                "weights is 'per-label' and start False: the first label of a sequence would have no weight; set start "
+                "to True"
+            )
         for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
             for name in names:
                 if not _is_number(getattr(self, name), kind):
                     raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
+        if not isinstance(self.scale, bool | np.bool_):
+            raise EspalierError(f"scale is {brief(self.scale)}: expected True or False")
+        check_loss(self.loss, self.family)
+        check_pi(self.pi)
+        for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS)):
+            if getattr(self, name) not in known:
+                raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
+        for name, least, most in (("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1)):
+            value = getattr(self, name)
+            if value < least or (most is not None and value > most):
+                up_to = "" if most is None else f" and at most {most}"
+                raise EspalierError(f"{name} is {quoted(value)}: expected a number of at least {least:g}{up_to}")
         if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
             raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
 
@@ -424,9 +505,23 @@ class CRF(Conventions):
         )  # fmt: skip
         if len(data.valued):
             self._require("values", "leave values out")
+            if self.weights == PER_LABEL:
+                raise EspalierError(
+                    f"weights is {self.weights!r} and there are values, which have weights for single labels only: "
+                    "set weights to 'shared' or leave values out"
+                )
+        scales: dict[str, float] = {}
+        if self.scale and len(data.valued):
+            factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
+            data = scaled_dataset(data, factors)
+            scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        return Encoded(data, names, classes, lines, lists, streams)
+        kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
+        if self.stop:
+            data = with_twins(data, twins_of(kinds))
+            names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
+        return Encoded(data, names, kinds, classes, lines, lists, streams, scales)
 
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
@@ -434,7 +529,7 @@ class CRF(Conventions):
             if self.family in OBJECTIVES:
                 self._by_gradient(train, earlier, line)
             else:
-                self._by_counts(train)
+                self._hidden_markov(train, earlier, line)
             self._tell(self.model_.info)
             if self.verbose:
                 record = self.trace_[-1]
@@ -447,38 +542,66 @@ class CRF(Conventions):
     def _by_gradient(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
         """Minimise the penalised loss of a chain of weights."""
         penalty, theta0 = self._penalty(train, line), None
-        kinds = observation_kinds(train.observations)
-        layout = make_layout(self.pairs, train.data, len(train.labels), kinds, self.start)
+        layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
         if earlier is not None:
-            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels)
+            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
         solver = fitting(self.solver)
         own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
-            solver, objective_of(self.family, train.data, layout, self.sparse), penalty, theta0,
+            solver, self._objective(train.data, layout), penalty, theta0,
             self.max_iterations, self.tolerance, on_iteration=line, **own,
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
-                "start": self.start, "pairs": self.pairs, "stop_reason": result.stop_reason,
+                "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
+                **({"weights": self.weights} if self.weights != SHARED else {}),
+                "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
+        if self.loss != LOG:
+            info |= {"loss": self.loss} | ({"pi": float(self.pi)} if self.loss == "exponential" else {})
         self.model_ = family_of(self.family).labeller.compact(
             layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
         )
         self.trace_ = result.trace
 
-    def _by_counts(self, train: Encoded) -> None:
-        """Relative counts."""
+    def _objective(self, data: Dataset, layout: Layout) -> Any:
+        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi))
+
+    def _hidden_markov(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
+        """Counts, expected ones, or what tells labellings apart: see `training`."""
         if self.rho1 == AUTO:
             self._require("path", "rho1 to a number, which it does not use")
-        if len(train.data.token_weights):
+        self._check_taught(train.data, len(train.labels))
+        own = {name: getattr(self, name) for name in HmmOptions._fields}
+        options = HmmOptions(**own)
+        streams = np.array(train.streams, np.int64)
+        space = space_of(train.data, len(train.labels), streams, emitting(train.lines), options)
+        start = None
+        if isinstance(earlier, hmm.HmmLabeller):
+            start = hmm.start_from(earlier, space, train.observations, train.labels)
+
+        def heard(record: dict[str, Any], theta: npt.NDArray[np.float64], probabilities: Any) -> None:
+            record.update(active_weights(space.layout, theta))
+            line(record)
+
+        found = fit_tables(space, train.data, options, heard, start)
+        info = {name: _kept(own[name]) for name in ("training", "smoothing", "rare")} | self._described(train)
+        self.model_ = hmm.labeller_of(found, train.observations, train.labels, train.lines, info)
+        self.trace_ = found.trace
+
+    def _check_taught(self, data: Dataset, n_labels: int) -> None:
+        """Refuse what an HMM cannot learn from."""
+        if len(data.token_weights):
             raise EspalierError(f"{self.family} counts whole sequences: use sample_weight instead of token_weight")
         if not self.smoothing:
             raise EspalierError(f"smoothing is {self.smoothing}: expected a number above 0")
-        info = {"smoothing": float(self.smoothing), "rare": int(self.rare), "stop_reason": "counted", "iterations": 1}
-        self.model_ = hmm.fit(
-            train.data, train.observations, np.array(train.streams, np.int64), train.labels, train.lines,
-            info | self._described(train), HmmOptions("counts", self.smoothing, self.rare),
-        )  # fmt: skip
-        self.trace_ = [{"iteration": 1, "objective": self.model_.info["objective"], **self.model_.sizes()}]
+        if not n_labels:
+            raise EspalierError("y has no label at all: expected some that are known, since they name the states")
+        if self.training in NEEDS_LABELS and data.labels.min() < 0:
+            others = ", ".join(name for name in TRAININGS if name not in NEEDS_LABELS)
+            raise EspalierError(
+                f"training is {self.training!r}, which needs every label, and some are not known: expected one of "
+                f"{others}, or sequences that have them all"
+            )
 
     def _penalty(self, train: Encoded, line: FitLine) -> ElasticNet:
         """The penalty, chosen by held-out sequences where rho1 is auto."""
@@ -486,15 +609,14 @@ class CRF(Conventions):
             return ElasticNet(float(self.rho1), float(self.rho2))
         self._require("path", "rho1 to a number")
         rest, judged = held_out(train.data, self.dev_share, self.seed)
-        kinds = observation_kinds(train.observations)
-        layout = make_layout(self.pairs, rest, len(train.labels), kinds, self.start)
+        layout = make_layout(self.pairs, rest, len(train.labels), train.kinds, self.start)
         labeller = family_of(self.family).labeller
         development = Development(
             judged, [train.labels[i] for i in judged.labels], train.labels,
             lambda theta: labeller(train.labels, [], [], layout, theta), measure_of(None, train.labels),
         )  # fmt: skip
         search = Search(
-            objective_of(self.family, rest, layout, self.sparse), development,
+            self._objective(rest, layout), development,
             PathOptions(self.solver, float(self.rho2), self.max_iterations, self.tolerance),
             float(np.sum(rest.weights * np.diff(rest.offsets))),
             lambda point, theta: line.show(f"search: rho1 {point['rho1']:.3g}, {point['active']:,} active weights"),
@@ -503,9 +625,10 @@ class CRF(Conventions):
         return ElasticNet(float(best["rho1"]), float(best["rho2"]))
 
     def _described(self, train: Encoded) -> dict[str, Any]:
-        """What the model file says of all families: the lists of the templates, the parameters."""
+        """What the model file says of all families: the lists of the templates, scales of values, the parameters."""
         kept = {name: _kept(value) for name, value in self.get_params().items()}
-        return ({"lists": train.lists} if train.lists else {}) | {PARAMETERS: kept}
+        learned = {"lists": train.lists, "scales": train.scales}
+        return {name: value for name, value in learned.items() if value} | {PARAMETERS: kept}
 
     def _tell(self, info: dict[str, Any]) -> None:
         """The attributes that the info of a model has, too."""
@@ -549,11 +672,12 @@ class CRF(Conventions):
 
     def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
         model = self._model()
-        templates = [] if ATTRIBUTES in model.templates else model.parsed
+        templates = [] if ATTRIBUTES in model.templates else _with_room(model.parsed, sequences)
         texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
         known = None if allowed is None else labels_of(allowed, sequences)
         ids, label_sets = (None, None) if known is None else codes(known, model.labels)
-        return model, dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        data = dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        return model, scaled_dataset(data, model.scale_of_each()) if model.scales else data
 
     def _restriction(self, scheme: bool | str, allowed: Labels | None) -> dict[str, Any]:
         transitions = transitions_of(self.classes_, scheme) if scheme else None
@@ -573,15 +697,17 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list | tuple | np.ndarray) and all(isinstance(text, str) for text in value)
 
 
-def _model_of(source: CRF | Labeller | str | Path) -> Labeller:
-    """The model to start from, whose numbers must be weights."""
+def _model_of(source: CRF | Labeller | str | Path, family: str) -> Labeller:
+    """The model to start from, whose numbers must be of the same kind."""
     model = source._model() if isinstance(source, CRF) else source
     if not isinstance(model, Labeller | str | Path):
         raise EspalierError(f"start_from is {brief(model)}: expected a fitted CRF, a model or the path of one")
     model = model if isinstance(model, Labeller) else load_model(model)
-    if "warm_start" not in model.can:
+    starts = STARTS.get(family, tuple(OBJECTIVES))
+    if model.family not in starts:
         raise EspalierError(
-            f"start_from is a model of the family {model.family}, whose numbers are no weights: expected a crf or memm"
+            f"start_from is a model of the family {model.family}, whose numbers are no start for {family}: expected a "
+            f"model of {' or '.join(starts)}"
         )
     return model
 
@@ -599,13 +725,20 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        shared = {name: info[name] for name in ("solver", "pairs", "start", "smoothing", "rare") if name in info}
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "training")
+        shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
-        kept = {"family": model.family, "templates": templates} | shared
+        kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared
         kept |= penalty if isinstance(penalty, dict) else {}
     if not isinstance(kept, dict):
         raise EspalierError(f"{path}: its parameters are {brief(kept)}, expected a table; train it again")
     return {name: value for name, value in kept.items() if name in known}
+
+
+def _with_room(templates: list[Template], sequences: list[list[Any]]) -> list[Template]:
+    """The templates with room for all attributes (%a) that the sequences have."""
+    return list(with_room(templates, lambda column: {row[column] for rows in sequences for row in rows_of(rows)
+                                                     if column < len(row)}))  # fmt: skip
 
 
 def _streams(templates: list[Template], texts: list[list[list[str]]], names: list[str]) -> list[int]:

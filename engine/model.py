@@ -22,6 +22,7 @@ from espalier.engine.data.dataset import Dataset, check_label_count, renumbered
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.runtime.arrow_arrays import missing, numbers_of
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
+from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
 FORMAT = 4  # 1 had other names for what is beyond the edges; the checksum of 2 left the info out; 3 knew no families
 READABLE = (2, 3, FORMAT)
@@ -56,8 +57,8 @@ class Model:
         """Keep only what is active of a trained theta; `observations` is indexed by id."""
         where = np.flatnonzero(theta)
         family, observation, previous, label = layout.slots(where)
-        used, local = np.unique(observation, return_inverse=True)
-        names = [observations[int(i)] for i in used]
+        used = _with_owners(np.unique(observation), observations)
+        local, names = np.searchsorted(used, observation), [observations[int(i)] for i in used]
         small = _layout(len(labels), len(names), family, local, previous, label)
         if "scales" in info:
             info = info | {"scales": {text: info["scales"][text] for text in names if text in info["scales"]}}
@@ -126,8 +127,11 @@ class Model:
     def table(self) -> pa.Table:
         family, observation, previous, label = self.layout.slots()
         labels = pa.array(self.labels, pa.string())
+        twin, kinds = _twins(self.observations), list(FAMILIES)
+        if twin.any():
+            family, kinds = np.where(twin[observation], len(FAMILIES), family), [*FAMILIES, STOP]
         columns = {
-            "family": _dictionary(family, list(FAMILIES)),
+            "family": _dictionary(family, kinds),
             "observation": _dictionary(observation, self.observations),
             "previous": pa.DictionaryArray.from_arrays(pa.array(previous, pa.int32(), mask=previous < 0), labels),
             "label": pa.DictionaryArray.from_arrays(pa.array(label, pa.int32()), labels),
@@ -207,7 +211,7 @@ def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
     if None in names or len(set(names)) != len(names):
         raise EspalierError(f"{path}: an observation is empty or occurs twice in the file's list; {REMEDY}")
     codes = {text: i for i, text in enumerate(labels)}
-    family = _recode(columns["family"], {name: i for i, name in enumerate(FAMILIES)}, path, "family")
+    family = _recode(columns["family"], {name: i for i, name in enumerate((*FAMILIES, STOP))}, path, "family")
     previous = _recode(columns["previous"], codes, path, "previous label")
     label = _recode(columns["label"], codes, path, "label")
     observation = numbers_of(columns["observation"].indices, np.int32)
@@ -216,6 +220,9 @@ def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
         raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
     if not np.all(np.isfinite(weight)):
         raise EspalierError(f"{path}: weight {int(np.argmin(np.isfinite(weight)))} is not finite; {REMEDY}")
+    if np.any((family == len(FAMILIES)) != _twins(names)[observation]):
+        raise EspalierError(f"{path}: a weight of the end is not of an observation at the end; {REMEDY}")
+    family = np.where(family == len(FAMILIES), 0, family)
     layout = _layout(len(labels), len(names), family, observation, previous, label)
     if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
         raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
@@ -224,6 +231,18 @@ def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
     if Model(*parts).checksum(format, family) != checksum:
         raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
     return parts, family
+
+
+def _with_owners(used: np.ndarray, observations) -> np.ndarray:
+    """Numbers of observations, ascending, with those that the twins among them belong to."""
+    owners = {of_twin(observations[int(i)]) for i in used if is_twin(observations[int(i)])}
+    more = [i for i, text in enumerate(observations) if text in owners] if owners else []
+    return np.union1d(used, more).astype(used.dtype)
+
+
+def _twins(observations: list[str]) -> np.ndarray:
+    """Whether each observation is one at the end; see `engine.weights.stop_twins`."""
+    return np.fromiter(map(is_twin, observations), bool, len(observations))
 
 
 def _dictionary(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:

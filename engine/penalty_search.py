@@ -14,6 +14,7 @@ from espalier.engine.data.dataset import Dataset, any_in_sequence, select
 from espalier.engine.errors import EspalierError, brief
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import Counts, Measure, sequence_errors
+from espalier.engine.losses.loss_table import LOG
 from espalier.engine.optimise.path import Point, grid, largest_rho1, path
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import fitting
@@ -94,14 +95,17 @@ class Development:
         return found | {"loss": self.judged_by.loss(counts.value), "standard_error": standard_error(counts)}
 
 
-def describe(point: Point, theta: np.ndarray, tokens: float) -> dict[str, Any]:
-    """Size and fit of a model; `tokens` are those of the training data, weighted."""
+def describe(point: Point, theta: np.ndarray, tokens: float, log_loss: bool = True) -> dict[str, Any]:
+    """Size and fit of a model; `tokens` are those of the training data, weighted.
+
+    `log_loss` tells whether that was minimised: of other losses no share of a token is shown.
+    """
     loss = point.objective - ElasticNet(point.rho1, point.rho2).value(theta)
     return {
         "rho1": point.rho1, "rho2": point.rho2, "objective": point.objective, "active": len(point.indices),
         **{name: int(point.active.get(name, 0)) for name in ACTIVE}, "iterations": point.iterations,
         "stop_reason": point.stop_reason, "train_token_error": None,
-        "train_log_loss": loss / tokens if tokens else None,
+        "train_log_loss": loss / tokens if tokens and log_loss else None,
     }  # fmt: skip
 
 
@@ -161,7 +165,7 @@ def along(
 
     def hear(point: Point) -> None:
         theta = point.theta()
-        found.append(describe(point, theta, tokens) | development.figures(theta))
+        found.append(describe(point, theta, tokens, objective.loss_name == LOG) | development.figures(theta))
         on_point(found[-1], theta)
 
     solver, limits = fitting(options.solver, along_path=True), (options.max_iterations, options.tolerance)

@@ -18,6 +18,8 @@ from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller, MemmObjective
 from espalier.engine.features import features_of
 from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.exponential_loss import ExponentialObjective
+from espalier.engine.losses.marginal_loss import MarginalObjective
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.engine.optimise.solvers import minimise, sgd
@@ -114,6 +116,19 @@ def weighted_tokens() -> None:
     minimise("pqn", ChainObjective(data._replace(token_weights=weights), layout), SPARSE, None, FEW)
 
 
+def marginal() -> None:
+    """Training by the marginal loss, scattered and gathered."""
+    for scattered in (True, False):
+        objective = MarginalObjective(*tiny_problem())
+        objective.chain.scattered = scattered
+        minimise("hybrid", objective, SPARSE, None, FEW)
+
+
+def exponential() -> None:
+    """Training by the exponential loss."""
+    minimise("hybrid", ExponentialObjective(*tiny_problem()), SPARSE, None, FEW)
+
+
 def memm() -> None:
     minimise("hybrid", MemmObjective(*tiny_problem()), SPARSE, None, FEW)
     _ask_all(*tiny_labeller(MemmLabeller))
@@ -141,6 +156,8 @@ RECIPES = {
     **{f"solver {name}": lambda name=name: solver(name) for name in SOLVERS},
     "partly labelled": partly_labelled,
     "weighted tokens": weighted_tokens,
+    "marginal loss": marginal,
+    "exponential loss": exponential,
     "memm": memm,
     "hmm": hidden_markov,
 }

@@ -29,9 +29,10 @@ CHILD += "from espalier.engine import recipes; recipes.run(sys.argv[2])"
 # Recipes of `engine.recipes`, the longest first, and about how many kernels each compiles that are not in those before.
 FIRST_FIT = {"descent": 60, "steps": 32}
 USUAL = FIRST_FIT | {"answers": 12, "gathered": 5, "texts": 12, "smooth descent": 3}
-NEW_OF_SOLVERS = {"sbcd": 55, "cd": 3, "iis": 3}  # the others have all theirs from a default fit
+NEW_OF_SOLVERS = {"sbcd": 55, "cd": 3, "iis": 3, "gis": 3}  # the others have all theirs from a default fit
 EVERY = {
-    "solver sbcd": NEW_OF_SOLVERS["sbcd"], **USUAL, "partly labelled": 12, "weighted tokens": 11, "memm": 4, "hmm": 2,
+    "solver sbcd": NEW_OF_SOLVERS["sbcd"], **USUAL, "partly labelled": 12, "weighted tokens": 11, "marginal loss": 16,
+    "exponential loss": 7, "memm": 4, "hmm": 2,
     **{f"solver {name}": NEW_OF_SOLVERS.get(name, 0) for name in SOLVERS},
 }  # fmt: skip
 

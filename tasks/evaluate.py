@@ -26,6 +26,8 @@ from espalier.tasks import store
 from espalier.tasks.answering.tagging import Numbering, numbered, numbering
 from espalier.tasks.judging import headline
 from espalier.tasks.judging.kept_answers import Answers, answers_of, keep, labelled, losses_of, named
+from espalier.tasks.judging.likelihood import figures as likelihood_figures
+from espalier.tasks.judging.likelihood import losses_of_inputs
 from espalier.tasks.judging.risk import excess_risk
 from espalier.tasks.judging.second_looks import decoders, in_training, overlap
 from espalier.tasks.judging.slices import by_frequency, by_length, seen_in_training, with_intervals
@@ -150,6 +152,17 @@ def parts_of(root: Path, manifest: dict, model: Labeller, params: Params, progre
         progress.step(note="decoded")
 
 
+def likelihood(root: Path, manifest: dict, model: Labeller) -> dict:
+    """How likely the inputs of all data are; those to compare with are not trained on, where there are such."""
+    splits, numbers = manifest["splits"], numbers_of(root, manifest, model)
+    reference = "dev" if splits["dev"]["sequences"] else "train"
+    parts = {}
+    for name in (reference, "test", "unlabelled"):
+        shards = store.read_shards(root, name, manifest) if splits[name]["sequences"] else []
+        parts[name] = losses_of_inputs((numbered(shard, numbers) for shard in shards), model)
+    return likelihood_figures(parts, reference)
+
+
 def main(root: Path, params: Params, progress: Progress) -> dict:
     manifest, trace = store.read_manifest(root), store.read_trace(root)
     progress.begin(len(manifest["splits"]["test"]["shards"]) + 2, "step")
@@ -180,6 +193,8 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         metrics |= loss_figures(found, other) | {"calibration_error": error}
     if probable and info.get("truth"):
         metrics |= excess_risk(info["truth"], model)
+    if "likelihood" in model.can:
+        metrics["likelihood"] = likelihood(root, manifest, model)
     figures = partial(error_figures, judged_by)
     metrics["overlap"] = overlap(in_training(root, tokens), gold, guess, offsets, figures)
     metrics["decoders"] = decoders(root, manifest, model, numbers_of(root, manifest, model), figures)

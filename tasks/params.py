@@ -17,6 +17,7 @@ import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import FAMILIES, hmm_options
+from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
 
@@ -25,6 +26,11 @@ MOST_FAULTS = 20  # that an error lists
 # What had another name before there were families of models.
 MOVED = {f"train.{key}": f"crf.{key}" for key in ("solver", "rho1", "rho2", "pairs", "start", "sparse")}
 MOVED |= {f"train.{key}": f"compute.{key}" for key in ("threads", "cluster")}
+# Parameters that a section has not although another has, and why.
+WITHOUT = {
+    "memm.stop": ": a label there is normalised given the one before it, and an end that is no label cannot be; leave "
+    "it out, or set model.family to crf",
+}
 MOST_DEPTH, MOST_ALIASES = 20, 20  # of values in YAML: far more than parameters need
 
 
@@ -190,14 +196,33 @@ class Chain:
 
 @dataclass
 class Crf(Chain):
+    stop: bool = option(
+        False, "weights of the last label, alone and with what the bigram templates see at the end", "bool"
+    )
+    start_from: str | None = option(
+        None, "train a memm with the same weights first and start from it; null starts from zero, or train.initial",
+        "text?", ("memm",),
+    )  # fmt: skip
     sparse: str = option(
         "auto", "forward-backward: dense, sparse, or by what is cheaper", "text", ("auto", "dense", "sparse")
     )
+    loss: str = option(
+        "log", "what is minimised: of whole labellings (log), of each label by itself (marginal: not convex, begun by "
+        "auto with an epoch of the log loss; goes with evaluate.decode: posterior), or of odds as in boosting "
+        "(exponential: the log of it, so that the same rho1 and rho2 weigh far more)", "text", tuple(LOSSES),
+    )  # fmt: skip
+    pi: float = option(
+        1.0, "exponential loss: a sequence of T tokens counts pi^T, so that long ones do not decide all", "number",
+        least=0.000001, most=1,
+    )  # fmt: skip
 
 
 @dataclass
 class Memm(Chain):
-    pass
+    weights: str = option(
+        "shared", "unigram templates have weights that all labels before share, or some for each label before", "text",
+        ("shared", "per-label"),
+    )  # fmt: skip
 
 
 @dataclass
@@ -517,7 +542,8 @@ def _assign(params: Params, name: str, value: Any, where: str) -> None:
     known = {f.name: f for f in fields(section)}
     if key not in known:
         raise EspalierError(
-            f"{where}: unknown parameter {quoted(name)}{_nearest(key, list(known), section_name + '.')}"
+            f"{where}: unknown parameter {quoted(name)}"
+            f"{WITHOUT.get(name) or _nearest(key, list(known), section_name + '.')}"
         )
     setattr(section, key, _convert(name, value, known[key].metadata, where))
 

@@ -135,7 +135,8 @@ CLUSTERS = {
 
 ITERATION = {
     "iteration": COUNT, "objective": NUMBER, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT,
-    "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER), "*": Maybe(FIGURE),
+    "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER), "minimises?": TEXT,
+    "*": Maybe(FIGURE),
 }  # fmt: skip
 TIMING = {"iteration": COUNT, "seconds": NUMBER}
 
@@ -145,7 +146,17 @@ COMPARED = {
     "token_error": NUMBER, "sequence_error": NUMBER, **{f"{name}?": NUMBER for name in NAMES},
     "*": Kind("no other measure", lambda value: False),
 }  # fmt: skip
+LIKELIHOOD_PART = {
+    "sequences": POSITIVE, "tokens": POSITIVE, "loss": NUMBER, "low": Maybe(NUMBER), "high": Maybe(NUMBER),
+    "difference?": NUMBER, "difference_low?": Maybe(NUMBER), "difference_high?": Maybe(NUMBER),
+}  # fmt: skip
+SPLIT_NAME = Kind("train or dev", ("train", "dev").__contains__)
+LIKELIHOOD = {
+    "reference": SPLIT_NAME, "least": [{"sequence": COUNT, "loss": NUMBER}],
+    "parts": {f"{name}?": LIKELIHOOD_PART for name in ("train", "dev", "test", "unlabelled")},
+}  # fmt: skip
 METRICS = QUALITY | {
+    "likelihood?": LIKELIHOOD,
     "overlap?": {"sequences": COUNT, "share": NUMBER, "without?": COMPARED},
     "decoders?": {"used": TEXT, "part": PART, "viterbi": COMPARED, "posterior?": COMPARED, "*": COMPARED},
     "token_error": NUMBER, "sequence_error": NUMBER, "objective": NUMBER, "stop_reason": TEXT, "iterations": COUNT,

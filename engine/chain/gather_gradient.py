@@ -72,9 +72,14 @@ def gather(
                                 shared, *run, expected),
         threads.ranges(layout.n_observations, PIECES) if len(layout.start_code) or np.ptp(layout.start_ptr) else [],
     )  # fmt: skip
+    gather_also(layout, sets, factors, positions_of_set, alpha, v, expected)
+
+
+def gather_also(layout: Layout, sets: PairSets, factors, positions_of_set: Inverse, alpha, v, expected) -> None:
+    """Add the expectations of pairs alone, sums of alpha_{t-1} E_t v_t."""
     threads.run(
         lambda run: gather_pairs(layout, sets, factors, positions_of_set, alpha, v, *run, expected),
-        threads.ranges(n_labels, SLICES),
+        threads.ranges(layout.n_labels, SLICES),
     )
 
 

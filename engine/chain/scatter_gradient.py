@@ -165,12 +165,12 @@ def scatter_chunk(
     for b in range(schedule.chunk_batches[chunk], schedule.chunk_batches[chunk + 1]):
         forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
         backward_batch(data.offsets, data.weights, factors, schedule, b, work, log_z)
-        _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out)
-        _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out)
+        scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out)
+        scatter_pairs(slots, schedule, b, pairs_at, n_labels, work.alpha, work.v, out)
 
 
 @kernel
-def _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out):
+def scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, out):
     observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
     with_values = valued.shape[1] > 0
     unigram_ptr, unigram_code, n_labels = layout.unigram_ptr, layout.unigram_code, layout.n_labels
@@ -199,9 +199,9 @@ def _scatter_unigrams(layout, data, shared, schedule, b, composites_at, work, ou
 
 
 @kernel
-def _scatter_pairs(slots, schedule, b, pairs_at, n_labels, work, out):
+def scatter_pairs(slots, schedule, b, pairs_at, n_labels, alpha, v, out):
     """Sums of alpha_{t-1} v_t^T of the rows of a batch, set by set so that a set's sums stay in the nearest cache."""
-    ptr, code, full, sum_ptr, alpha, v = slots.ptr, slots.code, slots.full, slots.sum_ptr, work.alpha, work.v
+    ptr, code, full, sum_ptr = slots.ptr, slots.code, slots.full, slots.sum_ptr
     by_set, before, base = schedule.by_set, schedule.before, schedule.batch_rows[b]
     run_end, run_set = schedule.run_end, schedule.run_set
     rows = by_set[base : schedule.batch_rows[b + 1]]
@@ -290,6 +290,11 @@ def scattered_sums(theta, dataset, layout: Layout, sets: PairSets, factors, plan
                       plan.composites_at, plan.touched[c], room[c], log_z)  # fmt: skip
 
     threads.run(piece, range(len(room)))
+    return sum_of_chunks(layout, sets, factors, plan, room), log_z
+
+
+def sum_of_chunks(layout: Layout, sets: PairSets, factors, plan: Plan, room) -> np.ndarray:
+    """What the chunks have left in `room`, summed in order and handed to the weights."""
     total = np.zeros(plan.total)
     threads.run(
         lambda run: reduce_chunks(room, plan.touched, *run, total),
@@ -299,4 +304,4 @@ def scattered_sums(theta, dataset, layout: Layout, sets: PairSets, factors, plan
     finish_pairs(layout, sets, factors, plan.slots, pairs, expected)
     combinations = total[plan.composites_at :].reshape(-1, padded(layout.n_labels))
     hand_on(layout, plan.composites.ptr, plan.composites.member, combinations, expected)
-    return expected, log_z
+    return expected

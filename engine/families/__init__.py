@@ -29,7 +29,10 @@ ABILITIES = {
     "values": "learn from real values",
     "resume": "go on where an interrupted training was",
     "likelihood": "say how likely an input is",
+    "sample": "draw sequences",
+    "states": "be written down as states, transitions and emissions",
 }
+GENERATIVE = frozenset({"likelihood", "sample", "states"})  # what a model of inputs and labels together can
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ ANSWERS = frozenset({"probability", "nbest", "limits", "weights"})  # what latti
 FAMILIES = {
     "crf": Family(
         "crf:CrfLabeller", "sparse conditional random field", "conditional random field, a linear chain",
-        frozenset(ABILITIES) - {"likelihood"},
+        frozenset(ABILITIES) - GENERATIVE,
     ),
     "memm": Family(
         "memm:MemmLabeller", "sparse maximum-entropy Markov model",
@@ -60,7 +63,7 @@ FAMILIES = {
     ),
     "hmm": Family(
         "hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from counts, known or expected",
-        ANSWERS | {"warm_start", "partial", "likelihood"},
+        ANSWERS | GENERATIVE | {"warm_start", "partial"},
     ),
 }  # fmt: skip
 

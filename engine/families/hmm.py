@@ -14,8 +14,9 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.hmm_options import HmmOptions
 from espalier.engine.families.hmm_space import Beside, HmmAmounts, HmmSpace, completed, normalised
+from espalier.engine.families.hmm_tables import Stream, expected_visits, probabilities, sampled
 from espalier.engine.families.hmm_training import HmmFit, HmmStart, emitting, fit_tables, space_of
-from espalier.engine.families.labeller import Contribution
+from espalier.engine.families.labeller import Contribution, States
 from espalier.engine.runtime.vectors import exp
 from espalier.engine.weights.layout import find_slots
 
@@ -87,6 +88,49 @@ class HmmLabeller(CrfLabeller):
         stream = self._stream_of[observation[slots]]
         base = np.where(emitted[slots], self._unseen[np.maximum(stream, 0), label[slots]], 0.0)
         return slots, exp(self.theta[slots] + base)
+
+    def states(self) -> States:
+        """Its labels as states: where it starts, what follows what, where it ends."""
+        y, n_labels, at = np.arange(len(self.labels)), len(self.labels), self._beside.transitions
+        start = probabilities(self._weight("start", at, y))
+        transitions = probabilities(self._weight("bigram", at, y[:, None] * n_labels + y))
+        final = probabilities(self._weight("unigram", self._beside.final, y))
+        totals = self.info["hmm"].get("totals")
+        visits = expected_visits(start, transitions) if totals is None else np.array(totals, np.float64)
+        return States(self.labels, start, transitions, final, visits)
+
+    def streams(self) -> list[int]:
+        """The templates whose observations it emits."""
+        return np.flatnonzero(self._emits).tolist()
+
+    def stream(self, template: int) -> Stream:
+        """What its labels emit by a template, as one table."""
+        beside = (self._beside.transitions, self._beside.final, *self._beside.unknown.tolist())
+        which = np.setdiff1d(np.flatnonzero(self._stream_of == template), [x for x in beside if x >= 0])
+        slots = np.append(which, self._beside.unknown[template])
+        logs = self._unseen[template] + self._weight("unigram", slots[:, None], np.arange(len(self.labels)))
+        return Stream(template, which, probabilities(logs))
+
+    def symbols(self, stream: Stream) -> list[str]:
+        """What the macros of a stream's template saw: its observations without the text before the first macro."""
+        parts = self.parsed[stream.template].parts
+        before = parts[0] if parts and isinstance(parts[0], str) else ""
+        return [self.observations[x].removeprefix(before) for x in stream.observations.tolist()]
+
+    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset:
+        """n sequences drawn from it, with their labels, in its own numbering: -1 is an unknown observation.
+
+        One that goes on for `longest` tokens is cut off there. The same seed draws the same sequences.
+        """
+        return sampled(self.states(), self.stream, self.streams(), len(self.templates), n, seed, longest)
+
+    def _weight(self, kind: str, x, code) -> np.ndarray:
+        """Weights of observations, of a kind and code; zero where one has none."""
+        x, code = np.broadcast_arrays(np.asarray(x, np.int64), np.asarray(code, np.int64))
+        if not self.layout.family(kind)[0][-1] > self.layout.family(kind)[0][0]:
+            return np.zeros(x.shape)
+        slots = find_slots(self.layout, kind, np.maximum(x, 0).ravel(), code.ravel()).reshape(x.shape)
+        return np.where((x >= 0) & (slots >= 0), self.theta[slots], 0.0)
 
     @cached_property
     def _unseen(self) -> np.ndarray:
@@ -193,15 +237,7 @@ def start_from(model: HmmLabeller, space: HmmSpace, observations: list[str], lab
     there = np.array([text in label_of for text in labels])
     old = np.array([label_of.get(text, 0) for text in labels], np.int64)
 
-    def weight(kind: str, x, code) -> np.ndarray:
-        """Of an observation's weights of a kind; zero where it has none."""
-        x, code = np.broadcast_arrays(np.asarray(x, np.int64), np.asarray(code, np.int64))
-        if not model.layout.family(kind)[0][-1] > model.layout.family(kind)[0][0]:
-            return np.zeros(x.shape)
-        slots = find_slots(model.layout, kind, np.maximum(x, 0).ravel(), code.ravel()).reshape(x.shape)
-        return np.where((x >= 0) & (slots >= 0), model.theta[slots], 0.0)
-
-    beside, emits = model._beside, np.flatnonzero(space.emits)
+    weight, beside, emits = model._weight, model._beside, np.flatnonzero(space.emits)
     unseen = model._unseen[emits][:, old]
     unknown = exp(unseen + weight("unigram", beside.unknown[emits][:, None], old))
     _, of, _, label = space.emissions.slots()

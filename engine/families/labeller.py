@@ -36,6 +36,16 @@ class Contribution(NamedTuple):
     value: float = 1.0  # of the observation
 
 
+class States(NamedTuple):
+    """The labels of a model as states of an automaton."""
+
+    names: list[str]
+    start: np.ndarray  # float64 [Y]
+    transitions: np.ndarray  # float64 [Y, Y], to y from y' at [y', y]
+    final: np.ndarray  # float64 [Y], of the end after y
+    visits: np.ndarray  # float64 [Y], how often each is expected in a sequence
+
+
 class Labeller(Model):
     """Weights in words (`Model`) and what they say of data."""
 
@@ -112,6 +122,20 @@ class Labeller(Model):
         self.require("probability")
         labels = data.labels if labels is None else labels
         return blocks.score(self.lattices(data), len(data.weights), labels) - self.log_partition(data, **only)
+
+    def log_likelihood(self, data: Dataset) -> np.ndarray:
+        """log P(x) of each sequence, float64 [N]: of a model of inputs the sum over all labellings."""
+        self.require("likelihood")
+        return self.log_partition(data)
+
+    def states(self) -> States | None:
+        """Its labels as states of an automaton, None for a model that is none."""
+        return None
+
+    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset:
+        """n sequences drawn from it, with their labels, where a model can."""
+        self.require("sample")
+        raise NotImplementedError
 
     def scores(self, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
         """Scores of positions [T, Y] and of the pairs that end there [T, Y, Y], zero at first positions."""

@@ -3,6 +3,10 @@
 The weights are those of a chain, so it has the same layouts, solvers and model file as a CRF. Training takes the label
 before as given, so that each position is a logistic regression of its own: `local_problem`. Decoding lays the
 normalised rows out as lattices (`engine.lattice.local`).
+
+Unigram weights are shared by all labels before. With weights per label (IIS 2.12) p_{y'}(y | x) is a model of its own
+for each y': all observations have bigram weights instead (`per_label_kinds`), and the loss falls apart into one for
+each label before.
 """
 
 from collections.abc import Iterator
@@ -16,7 +20,14 @@ from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.local import normalise_locally
 from espalier.engine.losses.chain_objective import ChainObjective, active_weights
 from espalier.engine.runtime.grouping import carrying_columns
-from espalier.engine.weights.layout import Layout
+from espalier.engine.weights.layout import BIGRAM, Layout
+
+SHARED, PER_LABEL = "shared", "per-label"  # which weights labels before have
+
+
+def per_label_kinds(kinds: np.ndarray) -> np.ndarray:
+    """Bigram weights for all observations, uint8 [V]."""
+    return np.full(len(kinds), BIGRAM, np.uint8)
 
 
 class MemmLabeller(Labeller):

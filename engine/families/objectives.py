@@ -3,11 +3,23 @@
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.families.memm import MemmObjective
 from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.loss_table import LOG, check_loss
 from espalier.engine.weights.layout import Layout
 
 OBJECTIVES = {"crf": ChainObjective, "memm": lambda data, layout, sparse: MemmObjective(data, layout)}
 
 
-def objective_of(family: str, data: Dataset, layout: Layout, sparse: str = "auto") -> ChainObjective:
-    """The objective of a family over data in this process."""
+def objective_of(
+    family: str, data: Dataset, layout: Layout, sparse: str = "auto", loss: str = LOG, pi: float = 1.0
+):  # fmt: skip
+    """The objective of a family over data in this process; `pi` is the length weight of the exponential loss."""
+    check_loss(loss, family)
+    if loss == "marginal":
+        from espalier.engine.losses.marginal_loss import MarginalObjective  # a fit loads no loss but its own
+
+        return MarginalObjective(data, layout, sparse)
+    if loss == "exponential":
+        from espalier.engine.losses.exponential_loss import ExponentialObjective
+
+        return ExponentialObjective(data, layout, sparse, pi)
     return OBJECTIVES[family](data, layout, sparse)

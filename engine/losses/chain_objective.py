@@ -28,9 +28,10 @@ from espalier.engine.chain.scatter_gradient import (
     pair_slots,
     scattered_sums,
 )
-from espalier.engine.chain.scores import density, make_factors, padded
+from espalier.engine.chain.scores import Factors, density, make_factors, padded
 from espalier.engine.chain.scratch import Scratch
 from espalier.engine.data.dataset import NO_TOKEN_WEIGHTS, NO_VALUES, Dataset, any_in_sequence, select
+from espalier.engine.errors import EspalierError
 from espalier.engine.losses.curvature import curvatures, squared_values
 from espalier.engine.losses.partial_labels import partial_labels, silent
 from espalier.engine.losses.token_weights import first_weights, token_weights
@@ -60,6 +61,8 @@ class ChainObjective:
     Partial labels and token weights add `terms` of their own; see these modules.
     """
 
+    loss_name = "log"  # of engine.losses.loss_table
+
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto", scratch: Scratch | None = None):
         check_observations(dataset, layout)
         density(sparse)  # an unknown name is refused here, not in the middle of a run
@@ -69,7 +72,7 @@ class ChainObjective:
         self.size = layout.size
         self.sets = pair_sets(dataset, layout)
         self.observed = observed_counts(dataset, layout)
-        self._scratch = Scratch() if scratch is None else scratch
+        self.scratch = Scratch() if scratch is None else scratch
         self.slots = pair_slots(layout, self.sets)
         self.scattered = fits(layout, self.slots)
         self.chunks = balanced(np.diff(dataset.offsets), CHUNKS)
@@ -117,7 +120,7 @@ class ChainObjective:
         """The loss alone: forward recursion only."""
         check_theta(theta, self.layout)
         factors = make_factors(theta, self.layout, self.sets, self.sparse)
-        value = self._loss(theta, self._log_partitions(theta, factors))
+        value = self._loss(theta, self.log_partitions(theta, factors))
         for term in self.terms:
             value += term.value(theta)
         return value
@@ -125,8 +128,8 @@ class ChainObjective:
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient, expected minus observed counts."""
         check_theta(theta, self.layout)
-        with self._scratch.lock:
-            gradient, log_z = self._expected(theta)
+        with self.scratch.lock:
+            gradient, log_z = self.expected(theta, self.kept_factors(theta), self.dataset)
             with np.errstate(invalid="ignore"):  # infinite weights show in the objective, which is refused
                 gradient -= self.observed
             value = self._loss(theta, log_z)
@@ -134,11 +137,15 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
-    def expectations(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(weighted counts expected at theta, log Z of each sequence), whatever the labels are."""
+    def expectations(self, theta: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(weighted counts expected at theta, log Z of each sequence), whatever the labels are.
+
+        `weights` stand for those of the sequences, once.
+        """
         check_theta(theta, self.layout)
-        with self._scratch.lock:
-            return self._expected(theta)
+        data = self.dataset if weights is None else self.dataset._replace(weights=weights)
+        with self.scratch.lock:
+            return self.expected(theta, self.kept_factors(theta), data)
 
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""
@@ -148,6 +155,16 @@ class ChainObjective:
     @cached_property
     def squares(self) -> np.ndarray:
         return squared_values(self.dataset, self.layout)
+
+    def hessian_times(self, theta: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """The Hessian of the loss at theta times a vector; see `engine.losses.hessian_product`."""
+        check_theta(theta, self.layout)
+        check_theta(direction, self.layout)
+        if self.terms:
+            raise EspalierError(f"the Hessian of a loss with {self.terms[0].name} is not known: leave them out")
+        from espalier.engine.losses.hessian_product import hessian_product  # few need it
+
+        return hessian_product(self, theta, direction)
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         """Number of weights of each family that are not zero."""
@@ -163,12 +180,20 @@ class ChainObjective:
 
     def bytes_taken(self, extent: Extent) -> dict[str, int]:
         """What an objective over so much data would take at its peak, if they are like these."""
-        grown = min(extent.tokens / max(1, len(self.dataset.labels)), MOST_GROWTH)
+        grown = self._growth(extent)
         return {
             "features": extent.tokens * self._bytes_of_position(extent.columns),
             "posteriors": int(self._scratch_bytes(extent, grown)),
             "factors": int(grown * self._factor_bytes()),
         }
+
+    def would_scatter(self, extent: Extent) -> bool:
+        """Whether theta would fit the cache."""
+        return extent.weights + int(self.slots.sum_ptr[-1]) * self._growth(extent) <= LARGEST
+
+    def _growth(self, extent: Extent) -> float:
+        """How many times as many distinct sets and combinations there would be."""
+        return min(extent.tokens / max(1, len(self.dataset.labels)), MOST_GROWTH)
 
     def _bytes_of_position(self, columns: int) -> int:
         """Ids, labels, sets, schedule and combinations; then what only making them takes."""
@@ -184,26 +209,31 @@ class ChainObjective:
         """The room that `_scatter` takes where theta fits the cache, else that of `_gather` and of its index."""
         width, rows = padded(self.layout.n_labels), len(self.composites.ptr) - 1
         sums = int(self.slots.sum_ptr[-1]) * grown
-        if extent.weights + sums <= LARGEST:
+        if self.would_scatter(extent):
             return CHUNKS * 8 * (extent.weights + sums + rows * grown * width)
         return extent.tokens * (3 * width * 8 + 8 * extent.columns)
 
     def _loss(self, theta: np.ndarray, log_z: np.ndarray) -> float:
         return dot(self.dataset.weights, log_z) - dot(theta, self.observed)
 
-    def _log_partitions(self, theta: np.ndarray, factors) -> np.ndarray:
+    def log_partitions(self, theta: np.ndarray, factors: Factors) -> np.ndarray:
+        """log Z of each sequence: the forward recursion alone."""
         return all_log_partitions(theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites)
 
-    def _expected(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(expected counts, log Z) at theta."""
-        factors = make_factors(theta, self.layout, self.sets, self.sparse, self._scratch.factors)
-        self._scratch.keep(factors)
-        return (self._scatter if self.scattered else self._gather)(theta, factors)
+    def kept_factors(self, theta: np.ndarray) -> Factors:
+        """The factors at theta in the memory of those before; who calls it holds the lock of the scratch memory."""
+        factors = make_factors(theta, self.layout, self.sets, self.sparse, self.scratch.factors)
+        self.scratch.keep(factors)
+        return factors
 
-    def _scatter(self, theta: np.ndarray, factors):
+    def expected(self, theta: np.ndarray, factors: Factors, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+        """(expected counts, log Z) at theta; `data` are its own, perhaps with other weights of the sequences."""
+        return (self._scatter if self.scattered else self._gather)(theta, factors, data)
+
+    def _scatter(self, theta: np.ndarray, factors, data: Dataset):
         """By position into chunks; the few sequences with extreme scores follow by logarithms."""
-        rows = self._scratch.take(len(self.chunks), self.plan.total)
-        data, layout, sets = self.dataset, self.layout, self.sets
+        rows = self.scratch.take(len(self.chunks), self.plan.total)
+        layout, sets = self.layout, self.sets
         expected, log_z = scattered_sums(theta, data, layout, sets, factors, self.plan, self.schedule, rows)
         for n in np.flatnonzero(np.isnan(log_z)):
             lo, hi = data.offsets[n], data.offsets[n + 1]
@@ -212,12 +242,12 @@ class ChainObjective:
             add_unigrams(layout, data, self.composites.every_column, lo, gamma, expected)
         return expected, log_z
 
-    def _gather(self, theta: np.ndarray, factors):
+    def _gather(self, theta: np.ndarray, factors, data: Dataset):
         """Posteriors of all positions, then by observation."""
-        rows = tuple(self._scratch.take(3, len(self.dataset.labels), padded(self.layout.n_labels)))
+        rows = tuple(self.scratch.take(3, len(data.labels), padded(self.layout.n_labels)))
         expected = np.zeros(self.size)
         *posterior, log_z = posteriors(
-            theta, self.dataset, self.layout, self.sets, factors, self.schedule, self.composites, rows, expected,
+            theta, data, self.layout, self.sets, factors, self.schedule, self.composites, rows, expected,
         )  # fmt: skip
         gather(self.layout, self.sets, factors, self.positions_of_set, self.gathering, *posterior, expected)
         return expected, log_z

@@ -6,6 +6,8 @@ gradient is the expectation minus the expectation among the allowed labellings. 
 not convex. This module has the second part of both; the first is that of any sequence.
 """
 
+from copy import copy
+
 import numpy as np
 
 from espalier.engine.chain.chain_lattice import chain_lattice
@@ -39,8 +41,13 @@ def partial_labels(dataset: Dataset, layout: Layout, sparse: str) -> "PartialLab
         return None
     if np.all(dataset.labels == UNKNOWN):
         raise EspalierError("all labels are unknown: expected a label, or a set of labels, at some position")
-    partial = any_in_sequence(dataset, dataset.labels < 0) & any_in_sequence(dataset, dataset.labels != UNKNOWN)
-    return PartialLabels(select(dataset, np.flatnonzero(partial)), layout, sparse) if partial.any() else None
+    partial = np.flatnonzero(partly(dataset))
+    return PartialLabels(select(dataset, partial), layout, sparse) if len(partial) else None
+
+
+def partly(dataset: Dataset) -> np.ndarray:
+    """Sequences of which something is known but not all, bool [N]."""
+    return any_in_sequence(dataset, dataset.labels < 0) & any_in_sequence(dataset, dataset.labels != UNKNOWN)
 
 
 def silent(dataset: Dataset) -> np.ndarray:
@@ -62,6 +69,10 @@ class PartialLabels:
 
     def value(self, theta: np.ndarray) -> float:
         """The term alone: forward recursion only."""
+        return -dot(self.dataset.weights, self.log_partitions(theta))
+
+    def log_partitions(self, theta: np.ndarray) -> np.ndarray:
+        """log Z_A of each of its sequences."""
         log_z, factors = np.empty(len(self.dataset.weights)), self._factors(theta)
         threads.run(lambda run: self._piece(theta, factors, log_z, *run, NO_GRADIENT), self.chunks.runs)
         return self._finish(theta, log_z, NO_GRADIENT)
@@ -70,7 +81,13 @@ class PartialLabels:
         """The term; its gradient, minus the expectations among the allowed labellings, is added to `gradient`."""
         log_z, factors = np.empty(len(self.dataset.weights)), self._factors(theta)
         self.chunks.add(lambda lo, hi, target: self._piece(theta, factors, log_z, lo, hi, target), gradient)
-        return self._finish(theta, log_z, gradient)
+        return -dot(self.dataset.weights, self._finish(theta, log_z, gradient))
+
+    def weighing(self, weights: np.ndarray) -> "PartialLabels":
+        """The same term with other weights of its sequences."""
+        other = copy(self)
+        other.dataset = self.dataset._replace(weights=weights)
+        return other
 
     def _factors(self, theta):
         return make_factors(theta, self.layout, self.sets, self.sparse)
@@ -78,11 +95,11 @@ class PartialLabels:
     def _piece(self, theta, factors, log_z, lo, hi, target):
         _restricted(theta, self.layout, self.dataset, self.sets, factors, self.lists, lo, hi, target, log_z)
 
-    def _finish(self, theta, log_z, gradient) -> float:
+    def _finish(self, theta, log_z, gradient) -> np.ndarray:
         """Sequences with extreme scores follow by logarithms, one after the other."""
         for n in np.flatnonzero(np.isnan(log_z)):
             log_z[n] = self._by_lattice(theta, n, gradient)
-        return -dot(self.dataset.weights, log_z)
+        return log_z
 
     def _by_lattice(self, theta, n, gradient) -> float:
         """log Z_A of sequence n; minus its expectations are added to `gradient` unless that is empty."""

@@ -17,7 +17,8 @@ given y_t, so a mass tau_{t+1} - tau_t enters at (t, y_t) and flows on by p(y | 
 
     g_t(y) = sum_y' m_{t-1}(y') p(y | y', x),  m_t(y) = g_t(y) + (tau_{t+1} - tau_t) 1{y = y_t},
 
-g_t being the expected counts of labels at t, and its terms those of pairs.
+g_t being the expected counts of labels at t, and its terms those of pairs. That is the forward half of
+`engine.chain.covariance`, from the first mass on: with the other half it would cost twice as much, so it stays here.
 """
 
 import numpy as np

@@ -25,7 +25,10 @@ CAPABILITIES = {
     "scaling": Capability("the curvature in each weight", ("scaling",)),
     "active": Capability("counts of the active weights", ("active",)),
     "sample": Capability("sequences to begin with", ("sample",)),
-    "sequences": Capability("the sequences of a chain objective", ("dataset", "layout", "sets", "sparse", "observed")),
+    "sequences": Capability(
+        "the sequences of a chain objective",
+        ("dataset", "layout", "sets", "sparse", "observed", "expectations"),
+    ),
     "positions": Capability("the positions of each observation", ("positions", "dataset", "layout", "sets")),
     "blocks": Capability("blocks of weights that move one by one", ("blocks_at",)),
     "hessian": Capability("a Hessian", ("hessian",)),

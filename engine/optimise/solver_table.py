@@ -96,6 +96,11 @@ SOLVERS = {
         help="improved iterative scaling, slow; smooth penalties only",
         vectors=12, accepts_l1=False, needs=("sequences",),
     ),
+    "gis": Solver(
+        where="gis", title="generalised iterative scaling (GIS)",
+        help="generalised iterative scaling, slow; smooth penalties only",
+        vectors=8, accepts_l1=False, needs=("sequences",),
+    ),
     "sgd": Solver(
         where="sgd", title="stochastic gradient (SGD)",
         help="stochastic gradient over sequences; comes near the optimum",

@@ -284,6 +284,7 @@ class ShardedObjective:
     `first_block` reads the first block of the data, for solvers that begin with a sample of them.
     """
 
+    loss_name = "log"
     offers = frozenset({"gradient", "value", "counts", "scaling", "active", "sample", "blocks"})
 
     def __init__(

@@ -15,8 +15,12 @@ it is H = sum_y p_1(y) (eta_1(y) - log p_1(y)), and the covariances of labels an
     Cov(log p, y_{t-1} = y', y_t = y)  = p_t(y | y') (A_{t-1}(y') + gamma_{t-1}(y') (log p_t(y | y') - eta_t(y) + H)).
 
 That is a forward-backward in the expectation semiring, written with conditional probabilities: no score enters
-beyond its step, so nothing cancels in long sequences. The criterion is not convex: start from the supervised optimum.
-(THESIS prints the second line of 4.5 with the other sign; 4.9 and the text minimise the entropy, and so does this.)
+beyond its step, so nothing cancels in long sequences. It is a case of `engine.chain.covariance`, minus the Hessian of
+the log loss times theta, and a test compares the two. It keeps a recursion of its own: it needs the entropy, too, for
+which log p and not the score is summed, and its results would have other last digits.
+
+The criterion is not convex: start from the supervised optimum. (THESIS prints the second line of 4.5 with the other
+sign; 4.9 and the text minimise the entropy, and so does this.)
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Commands that use or choose a model: tag, explain, inspect, sweep."""
+"""Commands that use or choose a model: tag, explain, inspect, sample, sweep."""
 
 import json
 import sys
@@ -40,6 +40,7 @@ def _model_path(args) -> Path:
     "label tokens in columns, of a file or as they come on standard input",
     *INPUT,
     flag("--scores", "the probability of each label, and of the sequence"),
+    flag("--likelihood", "how likely each sequence is itself, as a logarithm (hmm)"),
     argument("--nbest", type=whole_number, default=0, metavar="N", help="the N best labellings of each sequence"),
     argument(
         "--from",
@@ -71,7 +72,7 @@ def tag(args) -> None:
 
     asked = stream.Asked(
         args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown,
-        args.source, args.decode, args.scheme_out,
+        args.source, args.decode, args.scheme_out, args.likelihood,
     )  # fmt: skip
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
     for answer in stream.tag_file(families.load(_model_path(args)), args.file, asked):
@@ -146,6 +147,26 @@ def inspect(args) -> None:
         print(f"{row['weight']:+9.4f}  {row['text']}")
     if args.picture:
         print(f"picture {args.picture}")
+
+
+@GROUP.command(
+    "sequences that a hidden Markov model draws, with their labels, as columns",
+    argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP),
+    argument("-n", type=whole_number, default=10, metavar="N", help="how many sequences (10)"),
+    argument("--seed", type=whole_number, default=0, metavar="N", help="another seed draws others (0)"),
+    argument("--longest", type=whole_number, default=1000, metavar="N", help="tokens behind which one is cut (1000)"),
+    example="espalier sample -n 3 --seed 1",
+)
+def sample(args) -> None:
+    from espalier.engine import families
+    from espalier.tasks.answering import samples
+
+    model = families.load(_model_path(args))
+    drawn = model.sample(args.n, args.seed, args.longest)
+    out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
+    for text in samples.columns(model, drawn):
+        out.write(text.encode())
+    out.flush()
 
 
 @GROUP.command(

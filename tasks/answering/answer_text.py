@@ -19,6 +19,7 @@ class Labelled(NamedTuple):
     count: np.ndarray  # int64 [N]
     log_probabilities: np.ndarray | None = None  # float64 [N, n]
     probabilities: np.ndarray | None = None  # float64 [n, T], of each label by itself
+    log_likelihoods: np.ndarray | None = None  # float64 [N], log P(x)
 
 
 def writer(labels: list[str], asked: Asked) -> Callable[[TextBlock, Labelled], bytes]:
@@ -28,7 +29,7 @@ def writer(labels: list[str], asked: Asked) -> Callable[[TextBlock, Labelled], b
         return lambda block, found: _json_lines(labels, block, found, asked).encode()
     if asked.words:
         return lambda block, found: _word_lines(labels, block, found, asked).encode()
-    if asked.scores or asked.nbest:
+    if asked.scores or asked.nbest or asked.likelihood:
         return lambda block, found: _scored_columns(labels, block, found, between).encode()
     if asked.source == "crfsuite":
         return lambda block, found: _label_lines(labels, block, found).encode()
@@ -92,15 +93,20 @@ def _sequences(labels: list[str], block: TextBlock, found: Labelled) -> Iterator
 
 
 def _scored_columns(labels: list[str], block: TextBlock, found: Labelled, between: str) -> str:
-    """Each labelling as columns, with the probability of the label behind, under a line `# rank log-probability`."""
+    """Each labelling as columns, with the probability of the label behind, under a line `# rank log-probability`.
+
+    Before the first of a sequence stands `# log-likelihood`, where that was asked for.
+    """
     rows = [between.join(row) for row in zip(*(column.to_pylist() for column in block.columns), strict=True)]
     out, waiting = [], list(block.passed)
     for n, low, high, best in _sequences(labels, block, found):
         last = n == len(block.offsets) - 2 and block.fields is not None and not block.fields.closed
         while waiting and waiting[0].number < block.line[low]:
             out.append(waiting.pop(0).written.decode())
+        if found.log_likelihoods is not None:
+            out.append(f"# log-likelihood {found.log_likelihoods[n]:.6f}\n")
         for rank, (names, log_p, chances) in enumerate(best, 1):
-            out.append(f"# {rank} {log_p:.6f}\n")
+            out.append("" if log_p is None else f"# {rank} {log_p:.6f}\n")
             if chances is None:
                 out += [f"{row}{between}{label}\n" for row, label in zip(rows[low:high], names, strict=True)]
             else:
@@ -111,13 +117,15 @@ def _scored_columns(labels: list[str], block: TextBlock, found: Labelled, betwee
 
 
 def _word_lines(labels: list[str], block: TextBlock, found: Labelled, asked: Asked) -> str:
-    """The line, a tab, its labels; then their probabilities and the log-probability, where they were asked for."""
+    """The line, a tab, its labels; then their probabilities, the log-probability and that of the line itself, where
+    they were asked for."""
     out = []
     for n, _, _, best in _sequences(labels, block, found):
         for names, log_p, chances in best:
             parts = [block.words[n], " ".join(names)]
             parts += [" ".join(f"{p:.6f}" for p in chances)] if asked.scores else []
             parts += [f"{log_p:.6f}"] if log_p is not None else []
+            parts += [] if found.log_likelihoods is None else [f"{found.log_likelihoods[n]:.6f}"]
             out.append("\t".join(parts) + "\n")
     return "".join(out)
 
@@ -138,6 +146,8 @@ def _json_lines(labels: list[str], block: TextBlock, found: Labelled, asked: Ask
                 answer["columns"] = [column[low:high] for column in columns[1:]]
         told = [_as_object(*one, "predicted" if "labels" in answer else "labels") for one in best]
         answer |= told[0] | ({"nbest": told} if asked.nbest else {})
+        if found.log_likelihoods is not None:
+            answer["log_likelihood"] = float(found.log_likelihoods[n])
         out.append(json.dumps(answer, ensure_ascii=False) + "\n")
     return "".join(out)
 

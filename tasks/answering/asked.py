@@ -23,6 +23,7 @@ class Asked:
     source: str | None = None  # the format of the input; None: by its name
     decode: str | None = None  # viterbi or posterior; None: as the model says
     labels: str | None = None  # the scheme that labels are answered in; None: that of the training files, model: none
+    likelihood: bool = False  # log P(x) of each sequence
     own: OwnFormat = OwnFormat()  # of the files that the model was trained on
 
     def completed(self, model: Labeller, file: str = "-") -> "Asked":
@@ -45,6 +46,8 @@ class Asked:
 
     def check(self, model: Labeller) -> None:
         """What can be refused before anything is read."""
+        if self.likelihood:
+            model.require("likelihood")
         if self.scheme and self.decode == "posterior":
             raise EspalierError(
                 "posterior decoding takes each label by itself and cannot keep to a scheme: leave --scheme out, or "

@@ -20,6 +20,7 @@ from espalier.engine.data.dataset import Dataset, at_positions, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families.labeller import Contribution, Labeller
 from espalier.engine.weights.layout import FAMILIES
+from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
 TOP = 5  # weights listed for each token
 REACH = 1000  # positions to either side that are followed; in text ways meet after a few
@@ -245,10 +246,12 @@ def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict
     kind, observation, previous, label, amount = weight
     before = model.labels[previous] if previous >= 0 else None
     lead = f"{before} → " if before is not None else f"{START} → " if kind == "start" else ""
-    text = model.text_of(observation)
+    text, end = model.text_of(observation), ""
+    if is_twin(text):
+        kind, text, end = STOP, of_twin(text), " at the end"
     return {
         "family": kind, "observation": text, "previous": before, "label": model.labels[label], "weight": value,
-        "text": f"{lead}{model.labels[label]}  when {text}" + (f" is {amount:.6g}" if amount != 1.0 else ""),
+        "text": f"{lead}{model.labels[label]}  when {text}{end}" + (f" is {amount:.6g}" if amount != 1.0 else ""),
     } | ({"value": amount} if amount != 1.0 else {})  # fmt: skip
 
 

@@ -70,6 +70,8 @@ def labelled(model: Labeller, dataset: Dataset, asked: Asked, transitions: Trans
     else:
         labels = model.decoded(dataset, asked.decode, **only)
         found = Labelled(labels[None], np.ones(len(dataset.weights), np.int64))
+    if asked.likelihood:
+        found = found._replace(log_likelihoods=model.log_likelihood(dataset))
     if not asked.scores:
         return found
     if found.log_probabilities is None:
@@ -133,6 +135,6 @@ def tag_file(model: Labeller, file: str, asked: Asked | None = None) -> Iterator
             raise EspalierError(f"{asked.source} cannot come on standard input: name the file")
         yield from answered(model, table_blocks(file, asked), file, asked)
         return
-    size = SMALL_BLOCK if asked.scores or asked.nbest or asked.words else BLOCK
+    size = SMALL_BLOCK if asked.scores or asked.nbest or asked.likelihood or asked.words else BLOCK
     with opened(file) as (source, name):
         yield from answered(model, blocks(pieces(source, name, size), name, asked), name, asked)

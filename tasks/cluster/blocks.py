@@ -10,13 +10,13 @@ from espalier.engine.parts.sharded_blocks import PartBlocks
 from espalier.engine.parts.sharded_objective import Part
 from espalier.engine.weights.sublayout import Runs
 from espalier.tasks import store
-from espalier.tasks.cluster.sharing import read_layout
+from espalier.tasks.cluster.sharing import read_layout, read_twins
 from espalier.tasks.cluster.worker import Held, Stale, load
 
 
 def read_blocks(folder: Path, job: dict, lo: int, hi: int) -> Part:
     root, bounds = Path(job["root"]), job["bounds"]
-    shards = store.Shards(root, "train", job["manifest"], job["known"])
+    shards = store.Shards(root, "train", job["manifest"], job["known"], read_twins(folder))
     if store.file_hash(root / store.WEIGHTS) != job["weights"]:
         raise EspalierError(f"{root / store.WEIGHTS}: it has changed since the training began")
     weights = store.read_weights(root)

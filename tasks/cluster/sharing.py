@@ -16,6 +16,7 @@ from espalier.engine.weights.layout import Layout
 JOBS = ".espalier/jobs"
 PREFIX = "espalier-shared-"  # of folders that driver and workers share
 CLOCK_SECONDS = 2  # by which the start of a process may seem to move when the clock is set
+TWINS = "twins.npy"
 PIECES = 8  # of a vector that is copied by several threads
 
 
@@ -136,3 +137,13 @@ def read_layout(folder: Path, mapped: bool) -> Layout:
     """Mapped where only a part of it is needed."""
     fields = {name: np.load(folder / f"{name}.npy", mmap_mode="r" if mapped else None) for name in Layout._fields}
     return Layout(**{name: int(value) if value.ndim == 0 else value for name, value in fields.items()})
+
+
+def write_twins(folder: Path, twins: np.ndarray | None) -> None:
+    """What makes observations at the end of sequences, where there are weights for them."""
+    if twins is not None:
+        np.save(folder / TWINS, twins)
+
+
+def read_twins(folder: Path) -> np.ndarray | None:
+    return np.load(folder / TWINS) if (folder / TWINS).exists() else None

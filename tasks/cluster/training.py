@@ -16,7 +16,7 @@ from espalier.engine.weights.layout import Layout
 from espalier.engine.weights.sublayout import Runs
 from espalier.tasks import store
 from espalier.tasks.cluster import blocks, workers
-from espalier.tasks.cluster.sharing import Mapped, copy, memory_folder, own_folder, write_layout
+from espalier.tasks.cluster.sharing import Mapped, copy, memory_folder, own_folder, write_layout, write_twins
 from espalier.tasks.cluster.workers import (
     FIRST_PATIENCE,
     SMALL,
@@ -49,6 +49,7 @@ def pool(
         job_of(cluster, root, client, say, n_threads, DaskPool, **job) as made,
     ):
         write_layout(made.folder, layout)
+        write_twins(made.folder, shards.twins)
         made.begin(memory, len(bounds), layout.size, shared)
         yield made
 

@@ -48,9 +48,10 @@ def as_text(figures: dict, root: Path) -> str:
         mark = "→" if is_chosen(p, figures) else " "
         value = f" {p[f'dev_{first}']:>14.2%}" if first else ""
         loss = f"{p['dev_log_loss']:>9.4f}" if p["dev_log_loss"] is not None else f"{'–':>9}"
+        train = f"{p['train_log_loss']:>11.4f}" if p["train_log_loss"] is not None else f"{'–':>11}"
         lines.append(
             f"{mark}{p['rho1']:>9.4g} {p['active']:>10,}{value} {p['dev_token_error']:>10.2%} "
-            f"{p['train_token_error']:>12.2%} {loss} {p['train_log_loss']:>11.4f}  {p['iterations']}"
+            f"{p['train_token_error']:>12.2%} {loss} {train}  {p['iterations']}"
         )
     lines += [f"{_verdict(figures)}; `{_command(figures)}` trains with it", f"page {root / PAGE}"]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
+from espalier.engine.families.labeller import States
 from espalier.engine.labels import measures
 from espalier.tasks import store
 from espalier.tasks.judging.slices import Rate, with_intervals
@@ -26,10 +27,12 @@ from espalier.tasks.report import (
     entities,
     glance,
     learning,
+    likelihood,
     mistakes,
     provenance,
     second_looks,
     slices,
+    states,
     summary,
     weights,
 )
@@ -57,6 +60,7 @@ class Inputs(NamedTuple):
     run: Run = Run()
     path: str = ""  # section on the path of rho1
     history: str = ""  # section on earlier retrainings
+    states: States | None = None  # of a model that has them
 
 
 def main(
@@ -96,6 +100,7 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     return Inputs(
         metrics, trace, predictions, bins, model.shown_table(), metadata, manifest, profile, clusters, params.as_dict(),
         error, info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
+        model.states(),
     )  # fmt: skip
 
 
@@ -124,9 +129,11 @@ def render(inputs: Inputs) -> str:
         inputs.path,
         ("weights", weights.TITLES[shows],
          weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30), shows)),
+        ("states", "States", states.states(inputs.states, nouns)),
         ("picture", "Picture of the weights", picture_of(inputs.weights, templates, nouns, limits)),
         ("data", "Data", section_body(inputs.profile) if inputs.profile else None),
-        ("drift", "Drift", drift.drift(inputs.clusters, phrases, nouns)),
+        ("drift", "Drift", join([drift.drift(inputs.clusters, phrases, nouns),
+                                 likelihood.likelihood(m, sequences, nouns) or ""])),
         inputs.history,
         ("provenance", "Where it came from",
          provenance.provenance(meta, manifest, settings, run.environment, run.seconds)),

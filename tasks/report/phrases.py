@@ -9,6 +9,7 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.text import templates as language
 from espalier.engine.text.macros import Source
 from espalier.engine.text.templates import Macro
+from espalier.engine.weights.stop_twins import STOP, of_twin
 from espalier.tasks.report.words import Nouns
 
 STRIP = 12  # places either side that a strip of values shows
@@ -83,10 +84,12 @@ class Phrases:
         return observation
 
     def weight(self, row: dict[str, Any]) -> str:
-        """`t·[h] → TH`, `AH → N when letter n`, `AH → N`."""
-        seen, target = self.context(row["observation"]), row["label"]
+        """`t·[h] → TH`, `AH → N when letter n`, `AH → N`, `N at the end`."""
+        seen, target = self.context(of_twin(row["observation"])), row["label"]
         if row["family"] == "unigram":
             return f"{seen or 'any ' + self.nouns.token} → {target}"
+        if row["family"] == STOP:
+            return f"{target} at the end" + (f" when {self.when(seen)}" if seen else "")
         source = row["previous"] if row["family"] == "bigram" else "⟨start⟩"
         return f"{source} → {target}" + (f" when {self.when(seen)}" if seen else "")
 

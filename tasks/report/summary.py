@@ -6,6 +6,7 @@ from typing import Any
 
 from espalier.engine.families import FAMILIES
 from espalier.engine.labels.measures import EDIT_ERROR
+from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.tasks.judging import headline
@@ -63,8 +64,17 @@ def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Estimated from", "relative counts"
         yield "Added to each", f"{meta['smoothing']:g}"
         return
+    if meta.get("loss"):
+        yield "Loss", loss_words(meta)
     yield "Solver", SOLVERS[meta["solver"]].title if meta.get("solver") in SOLVERS else meta.get("solver") or MISSING
     yield "Penalty", penalty_words(meta.get("penalty") or {})
+
+
+def loss_words(meta: dict[str, Any]) -> str:
+    """The loss that was minimised, where it is not the log loss; one that we do not know is shown as it is."""
+    name, pi = str(meta["loss"]), meta.get("pi", 1)
+    length = f", π\u00a0=\u00a0{pi:g}" if isinstance(pi, int | float) and pi != 1 else ""
+    return (LOSSES[name].title if name in LOSSES else name) + length
 
 
 def stop_words(reason: str | None, iterations: int | None, searched: int | None = None, best: int | None = None) -> str:

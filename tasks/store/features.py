@@ -11,6 +11,7 @@ import pyarrow as pa
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import threads
+from espalier.engine.weights.stop_twins import with_twins
 from espalier.tasks.store.files import file_hash
 from espalier.tasks.store.places import FEATURES, VOCABULARY, WEIGHTS, damaged, missing
 from espalier.tasks.store.records import read_manifest
@@ -124,8 +125,11 @@ def read_shards(root: Path, split: str, manifest: dict) -> list[Dataset]:
 class Shards:
     """The shards of a split: how many sequences each holds, the hash of each, and any run of sequences as arrays."""
 
-    def __init__(self, root: Path, split: str, manifest: dict, known: dict | None = None):
+    def __init__(
+        self, root: Path, split: str, manifest: dict, known: dict | None = None, twins: np.ndarray | None = None
+    ):
         self.root, self.split, self.manifest = root, split, manifest
+        self.twins = twins  # of observations at the end of a sequence, where training has weights for them
         self.names = manifest["splits"][split]["shards"]
         self._lengths: np.ndarray | None = None
         self._known = known  # what `described` told another process
@@ -168,7 +172,7 @@ class Shards:
 
     def _dataset(self, parts: list[Shard], weights: np.ndarray | None) -> Dataset:
         whole = Shard(*(some[0] if len(some) == 1 else np.concatenate(some) for some in zip(*parts, strict=True)))
-        return _dataset_of(self.root / FEATURES / self.split, self.manifest, whole, weights)
+        return with_twins(_dataset_of(self.root / FEATURES / self.split, self.manifest, whole, weights), self.twins)
 
 
 def read_dataset(root: Path, split: str, manifest: dict, weights: np.ndarray | None = None) -> Dataset:

@@ -9,11 +9,14 @@ import numpy as np
 
 from espalier.engine import warm_start
 from espalier.engine.errors import EspalierError
-from espalier.engine.families import FAMILIES
+from espalier.engine.families import FAMILIES, require
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.memm import SHARED
+from espalier.engine.families.objectives import objective_of as objective_of_family
+from espalier.engine.losses.loss_table import LOG, LOSSES, OFFERED
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import SOLVERS, fitting, minimise
+from espalier.engine.optimise.solvers import SOLVERS, fitting, fitting_names, minimise
 from espalier.engine.parts.sharded_objective import InProcess, Part, ShardedObjective, cut
 from espalier.engine.weights.layout import Layout, dense_layout, make_layout, merged, seen_layout
 from espalier.tasks import store
@@ -81,6 +84,23 @@ def refuse_cluster(options: Options) -> None:
     )
 
 
+def check_loss(options: Options) -> None:
+    """Refuse what a loss other than the log loss cannot be trained with."""
+    if options.loss == LOG:
+        return
+    if not SOLVERS[options.solver].fits(OFFERED):
+        names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
+        raise EspalierError(
+            f"crf.solver is {options.solver}, which needs more of a loss than the gradient that crf.loss = "
+            f"{options.loss} has: choose one of {names}, or set crf.loss to {LOG}"
+        )
+    if options.cluster:
+        raise EspalierError(
+            f"crf.loss is {options.loss}, which needs all sequences in one process, and compute.cluster is "
+            f"{options.cluster}: set compute.cluster to null, or crf.loss to {LOG}"
+        )
+
+
 @contextmanager
 def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """The objective over the training data, wherever they lie, and the layout of its weights.
@@ -89,12 +109,13 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """
     shards, weights, kinds, n_labels = job.shards(), job.weights, job.kinds, len(job.labels)
     bounds = cut(shards.offsets(), job.block_tokens)
-    whole = not by_parts(options.solver) or len(bounds) < 2 or "shards" not in FAMILIES[job.family].can
+    in_parts = by_parts(options.solver) and options.loss == LOG and "shards" in FAMILIES[job.family].can
+    whole = not in_parts or len(bounds) < 2
     if not options.cluster and whole:
         dataset = shards.read_all(weights)
         job.check_labels(dataset)
         layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
-        yield job.objective(dataset, layout, options.sparse), layout
+        yield job.objective(dataset, layout, options), layout
         return
     if options.pairs == "all":
         layout = dense_layout(n_labels, kinds, options.start)
@@ -128,26 +149,56 @@ def chosen_rho1(job: Job, objective, model_of: ModelOf, options: Options) -> tup
     return rho1_path.choose_for_training(objective, development, options, tokens, job.progress)
 
 
+def of_another_family(job: Job, layout: Layout, options: Options) -> np.ndarray:
+    """The weights of the family `start_from`, trained over the same layout: a start for this one (IIS 3.6.4).
+
+    It keeps no state: a run that was interrupted trains it again, to the same weights.
+    """
+    family, dataset = options.start_from, job.shards().read_all(job.weights)
+    if len(dataset.labels) and dataset.labels.min() < 0:
+        require(family, "partial", f"{job.family}.start_from to null")
+    result = minimise(
+        options.solver, objective_of_family(family, dataset, layout, options.sparse),
+        ElasticNet(options.rho1, options.rho2), None, options.max_iterations, options.tolerance, **own_options(options),
+    )  # fmt: skip
+    job.progress.say(
+        f"the {family} that training starts from: objective {result.objective:,.2f}, {_stopped(result)}"
+    )
+    return result.theta
+
+
+def own_options(options: Options) -> dict:
+    """What the solver takes by keyword."""
+    return {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
+
+
 def minimised(objective, watcher: Watcher, theta0, options: Options, keeper: Checkpoint) -> Result:
     """The result of the solver. When it is interrupted, the state after the last iteration is saved first."""
-    own = {"seed": options.seed} if "seed" in SOLVERS[options.solver].options else {}
     kept = None if options.checkpoint_seconds is None else keeper
     try:
         return minimise(
             options.solver, objective, ElasticNet(options.rho1, options.rho2), theta0, options.max_iterations,
-            options.tolerance, on_iteration=watcher, keeper=kept, **own,
+            options.tolerance, on_iteration=watcher, keeper=kept, **own_options(options),
         )  # fmt: skip
     except BaseException as error:
         keeper.add_last_words(error)
         raise
 
 
+def unusual(options: Options) -> dict:
+    """What a model file says of options that most models leave alone."""
+    usual = {"stop": False, "weights": SHARED, "start_from": None}
+    return {name: getattr(options, name) for name in usual if getattr(options, name) != usual[name]}
+
+
 def description(job: Job, result: Result, layout: Layout, options: Options) -> dict:
-    """What the model file says of itself."""
+    """What the model file says of itself; of the loss where it is not the usual one."""
+    loss = {} if options.loss == LOG else {"loss": options.loss}
     return job.described(
+        **loss | ({"pi": options.pi} if options.loss == "exponential" else {}),
         solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
-        start=options.start, stop_reason=result.stop_reason, iterations=result.iterations,
-        objective=result.objective, features=layout.size,
+        start=options.start, **unusual(options), stop_reason=result.stop_reason,
+        iterations=result.iterations, objective=result.objective, features=layout.size,
     )  # fmt: skip
 
 
@@ -155,8 +206,11 @@ def settled(job: Job) -> tuple[Options, Labeller | None]:
     """The options with what they leave open decided, and a word about it; the model that training starts from."""
     asked, (initial, earlier) = Options.of(job.params), earlier_model(job)
     options = replace(asked, initial=initial, solver=fitting(asked.solver))
-    if options.rho1 == AUTO and asked.initial:
-        job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {asked.initial}")
+    if options.rho1 == AUTO and (start := asked.initial or asked.start_from):
+        job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {start}")
+    check_loss(options)
+    if options.loss != LOG:
+        job.progress.say(f"crf.loss is {options.loss}: {LOSSES[options.loss].advice}")
     if options.cluster and not by_parts(options.solver):
         refuse_cluster(options)
     return options, earlier
@@ -178,6 +232,8 @@ def fit(job: Job) -> Trained:
             observations = job.observations()
             scales = job.manifest.get("scales")
             initial = warm_start.starting_point(earlier, layout, observations, job.labels, scales)
+        elif options.start_from:
+            initial = of_another_family(job, layout, options)
         watcher = Watcher(dev_data, model_of, options, job.progress, judge_of(job, model_of, options))
         hashes = job.shards().described()["hashes"] | dev.described()["hashes"]
         keeper = Checkpoint(

@@ -12,12 +12,15 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import objective_of
 from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.loss_table import LOG
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.penalty_search import PathOptions
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.engine.weights.layout import KINDS, Layout
+from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -39,7 +42,12 @@ class Options:
     rho2: float = 0.001
     pairs: str = "seen"
     start: bool = True
+    stop: bool = False
+    weights: str = "shared"
+    start_from: str | None = None
     sparse: str = "auto"
+    loss: str = LOG
+    pi: float = 1.0
     max_iterations: int = 1000
     tolerance: float = 0.0004
     patience: int | None = None
@@ -90,12 +98,34 @@ class Job:
 
     @cached_property
     def kinds(self) -> np.ndarray:
-        """What each observation carries, as bits, uint8 [V]."""
-        return np.array([KINDS[kind] for kind in self.manifest["kinds"]], np.uint8)[self.templates_of]
+        """What each observation carries, as bits, uint8 [V]; with twins for the end where they have weights."""
+        return with_twin_kinds(self._kinds_of_texts) if self.twins is not None else self._kinds_of_texts
+
+    @cached_property
+    def _kinds_of_texts(self) -> np.ndarray:
+        kinds = np.array([KINDS[kind] for kind in self.manifest["kinds"]], np.uint8)[self.templates_of]
+        if not self._per_label:
+            return kinds
+        if self.manifest.get("value_columns"):
+            raise EspalierError(
+                "memm.weights is per-label and the templates see values, which have weights for single labels only: "
+                "set memm.weights to shared or leave out %v"
+            )
+        return per_label_kinds(kinds)
+
+    @property
+    def _per_label(self) -> bool:
+        return getattr(self.params.of_family, "weights", SHARED) == PER_LABEL
+
+    @cached_property
+    def twins(self) -> np.ndarray | None:
+        """The observations of the end, see `engine.weights.stop_twins`; None where the family has no weights of it."""
+        return twins_of(self._kinds_of_texts) if getattr(self.params.of_family, "stop", False) else None
 
     def observations(self) -> list[str]:
         """The texts of the observations; a training needs them when it is over, to name its weights."""
-        return self._vocabulary["observation"].to_list()
+        texts = self._vocabulary["observation"].to_list()
+        return texts if self.twins is None else with_twin_texts(texts, self._kinds_of_texts)
 
     @cached_property
     def text_bytes(self) -> int:
@@ -117,19 +147,40 @@ class Job:
             )
         return weights
 
-    def objective(self, dataset: Dataset, layout: Layout, sparse: str) -> ChainObjective:
-        """The objective of its family over data in this process."""
-        return objective_of(self.family, dataset, layout, sparse)
+    def objective(self, dataset: Dataset, layout: Layout, options: Options) -> ChainObjective:
+        """The objective of its family and loss over data in this process."""
+        return objective_of(self.family, dataset, layout, options.sparse, options.loss, options.pi)
 
     def shards(self, split: str = "train") -> store.Shards:
-        return store.Shards(self.root, split, self.manifest)
+        return store.Shards(self.root, split, self.manifest, twins=self.twins)
 
     def check(self) -> None:
         """Refuse what the parameters ask of a family that cannot do it."""
         if self.params.compute.cluster:
             require(self.family, "shards", "compute.cluster to null")
+        if self._per_label and not self.params.memm.start:
+            raise EspalierError(
+                "memm.weights is per-label and memm.start false: the first label of a sequence would have no weight; "
+                "set memm.start to true"
+            )
+        if getattr(self.params.of_family, "start_from", None):
+            self._check_start_from()
         if self.params.train.initial:
             require(self.family, "warm_start", "train.initial to null")
+
+    def _check_start_from(self) -> None:
+        """Refuse what a training that begins with one of another family cannot have."""
+        asked, params = f"{self.family}.start_from is {self.params.of_family.start_from}", self.params
+        if params.train.initial:
+            raise EspalierError(
+                f"{asked} and train.initial {params.train.initial!r}, and training starts from one of them: set the "
+                "other to null"
+            )
+        if params.compute.cluster:
+            raise EspalierError(
+                f"{asked}, which is trained in one process, and compute.cluster {params.compute.cluster!r}: set one of "
+                "them to null"
+            )
 
     def check_labels(self, train: Dataset, otherwise: str | None = None) -> None:
         """Refuse labels that are unknown or sets where a family, or what it is told, cannot learn from them."""

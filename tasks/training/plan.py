@@ -18,6 +18,7 @@ from espalier.engine.optimise.solver_table import SOLVERS, fitting
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut, moved_bytes, part_bytes
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout
 from espalier.engine.weights.seen_counts import SeenCounts
+from espalier.engine.weights.stop_twins import with_twins
 from espalier.engine.weights.sublayout import present
 from espalier.tasks import store
 from espalier.tasks.params import Params
@@ -165,14 +166,15 @@ def allowed_bytes(params: Params) -> int:
 def of_gradients(job: Job) -> dict:
     """What a training by gradients takes, from the features on disk."""
     options, manifest, n_labels = Options.of(job.params), job.manifest, len(job.labels)
-    kinds, shards = job.kinds, store.read_shards(job.root, "train", manifest)
+    kinds, plain = job.kinds, store.read_shards(job.root, "train", manifest)
+    shards = [with_twins(shard, job.twins) for shard in plain]
     tokens = sum(len(shard.labels) for shard in shards)
     virtual = count_features(n_labels, kinds, options.start)
     weights, exact = count_weights(shards, n_labels, kinds, options)
-    part = sample(shards)
+    part = with_twins(sample(plain), job.twins)
     job.check_labels(part)
     layout = make_layout("seen", part, n_labels, kinds, options.start)
-    objective = job.objective(part, layout, options.sparse)
+    objective = job.objective(part, layout, options)
     columns, seconds = objective.dataset.observations.shape[1], seconds_of(objective, tokens, weights)
     needed, cluster = bytes_needed(job, tokens, objective, weights, options), None
     if options.cluster:

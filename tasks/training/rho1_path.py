@@ -23,7 +23,7 @@ AUTO = "auto"  # rho1 that the development data choose
 def development_of(job: Job, model_of: Callable[[np.ndarray], Labeller]) -> Development:
     """The project's development data, which must be there."""
     root, manifest = job.root, job.manifest
-    dev = store.read_dataset(root, "dev", manifest)
+    dev = job.shards("dev").read_all()
     if not len(dev.weights):
         raise EspalierError("there is no development data to choose by: set ingest.dev_share or ingest.dev_path")
     tokens, info = store.read_tokens(root, "dev")

@@ -56,7 +56,7 @@ def follow(
     layout = make_layout(options.pairs, train, len(job.labels), job.kinds, options.start)
     model_of = models_of(job, layout)
     development = development_of(job, model_of)
-    objective = job.objective(train, layout, options.sparse)
+    objective = job.objective(train, layout, options)
 
     def on_point(found: dict, theta: np.ndarray) -> None:
         found["train_token_error"] = train_error(model_of(theta), train)

@@ -10,6 +10,7 @@ import numpy as np
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.labels.measures import token_error
+from espalier.engine.losses.loss_table import LOG, LOSSES
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.tasks.progress import Progress
@@ -51,6 +52,8 @@ class Watcher:
     def __call__(self, record: dict, theta: np.ndarray) -> str | None:
         self.seconds.append(time.perf_counter() - self.begin)
         record["dev_token_error"] = None
+        if self.options.loss != LOG:
+            record["minimises"] = LOSSES[self.options.loss].title
         every = self.options.dev_every
         if every and record["iteration"] % every == 0 and len(self.dev.labels):
             predicted = self.model_of(theta).best(self.dev)

@@ -34,6 +34,8 @@ from espalier.engine.lattice.lattice import make_lattice  # noqa: E402
 from espalier.engine.lattice.limits import make_limits  # noqa: E402
 from espalier.engine.losses import feature_selection  # noqa: E402
 from espalier.engine.losses.chain_objective import ChainObjective  # noqa: E402
+from espalier.engine.losses.exponential_loss import ExponentialObjective  # noqa: E402
+from espalier.engine.losses.marginal_loss import MarginalObjective  # noqa: E402
 from espalier.engine.optimise.penalty import ElasticNet  # noqa: E402
 from espalier.engine.optimise.solvers import SOLVERS, minimise  # noqa: E402
 from espalier.engine.optimise.solvers.sbcd import live_slots  # noqa: E402
@@ -114,6 +116,28 @@ def entropy(packed, theta):
         labelled, term = ChainObjective(packed.dataset, packed.layout, sparse), ChainEntropy(*packed[1:], 0.7, sparse)
         found += [twice(EntropyRegularised(labelled, term), theta), term.entropies(theta)]
     return found
+
+
+def marginal_loss(packed, theta):
+    """Scattered and gathered, with labels that are not known and without."""
+    unknown = packed.dataset._replace(labels=np.maximum(partial_data(packed).labels, -1))
+    found = []
+    for sparse in DENSITIES:
+        objectives = [MarginalObjective(data, packed.layout, sparse) for data in (packed.dataset, unknown) * 2]
+        for k, objective in enumerate(objectives):
+            objective.chain.scattered = k < 2
+            found += [twice(objective, theta)]
+    return found
+
+
+def exponential_loss(packed, theta):
+    datasets = (packed.dataset, partial_data(packed))
+    return [twice(ExponentialObjective(data, packed.layout, sparse, 0.7), theta)
+            for data in datasets for sparse in DENSITIES]  # fmt: skip
+
+
+def hessian_product(packed, theta):
+    return ChainObjective(packed.dataset, packed.layout).hessian_times(theta, random_theta(len(theta), 6))
 
 
 def one_block(packed, theta):
@@ -298,7 +322,8 @@ def texts():
 
 CASES = {
     **{f"{function.__name__}": (lambda function=function: everywhere(function))
-       for function in (chain, block_objective, sharded, partial, token_weights, entropy, one_block, decoders,
+       for function in (chain, block_objective, sharded, partial, token_weights, entropy, marginal_loss,
+                        exponential_loss, hessian_product, one_block, decoders,
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function

@@ -8,7 +8,9 @@ from espalier import CRF
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm
+from espalier.engine.families.hmm_options import TRAININGS, HmmOptions
 from espalier.engine.families.memm import MemmObjective
+from espalier.engine.importing import read_hmm
 from espalier.engine.interface import observations
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
@@ -331,6 +333,68 @@ def test_a_table_that_is_too_large_is_refused_before_it_is_made(monkeypatch):
         CRF().fit([[{"a": "b"}, dict.fromkeys("abcde", "x")]], [["A", "B"]])
 
 
+def measured(n=60, factor=1.0, seed=0):
+    """Tokens with a number, which decides the label; that of `also` is there now and then, 1 among its values."""
+    rng, X, y = np.random.default_rng(seed), [], []
+    for _ in range(n):
+        numbers = np.round(rng.normal(size=3), 3).tolist()
+        X.append([{"v": factor * number, "w": str(rng.choice(["a", "b"])),
+                   **({"also": factor * int(rng.integers(1, 4))} if t else {})} for t, number in enumerate(numbers)])
+        y.append(["P" if number > 0 else "N" for number in numbers])
+    return X, y  # fmt: skip
+
+
+def test_scales_are_learned_on_fit_and_kept_in_the_model(tmp_path):
+    """Values a thousand times as large make the same weights; answers are the same after save and load."""
+    (X, y), (large, _) = measured(), measured(factor=1000.0)
+    one, other = CRF(rho1=0.01, scale=True).fit(X, y), CRF(rho1=0.01, scale=True).fit(large, y)
+    values = [token["v"] for row in X for token in row]
+    assert one.model_.scales["U:v"] == pytest.approx(1.0 / np.std(values), rel=1e-9)
+    assert set(one.model_.scales) == {"U:v", "U:also"}
+    np.testing.assert_allclose(one.model_.theta, other.model_.theta, rtol=1e-6)
+    assert other.predict(large) == one.predict(X) and one.score(X, y) > 0.95
+    plain = CRF(rho1=0.01).fit(X, y)
+    assert not plain.model_.scales and abs(plain.model_.info["objective"] / one.model_.info["objective"] - 1.0) > 1e-4
+    one.save(tmp_path / "a.model")
+    back = CRF.load(tmp_path / "a.model")
+    assert back.scale is True and back.model_.scales == one.model_.scales
+    for a, b in zip(back.predict_marginals(X), one.predict_marginals(X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    again = CRF(rho1=0.01, scale=True, max_iterations=1).fit(X, y, start_from=one)
+    assert again.trace_[0]["objective"] == pytest.approx(one.trace_[-1]["objective"], rel=1e-9)
+
+
+def test_scales_are_those_of_the_pipeline(tmp_path):
+    """The same numbers in columns, by `template.scale` and by `CRF(scale=True)`; Python answers as the command does."""
+    from stage_runs import run_stages, small_params
+
+    from espalier.tasks import store
+    from espalier.tasks.answering import tagging
+
+    X, y = measured()
+    columns = [[(token["w"], repr(token["v"])) for token in row] for row in X]
+    lines = ["\n".join("\t".join((*cells, label)) for cells, label in zip(*pair, strict=True))
+             for pair in zip(columns, y, strict=True)]  # fmt: skip
+    (tmp_path / "a.conll").write_text("\n\n".join(lines) + "\n")
+    params = small_params()
+    params.ingest.source, params.ingest.path, params.ingest.test_path = "files", "a.conll", "a.conll"
+    params.ingest.dev_share, params.template.scale = 0.0, True
+    params.template.lines = ["U:%v[0,1]", "U:%x[0,0]", "B"]
+    run_stages(tmp_path, params, "ingest", "template", "weigh", "train")
+    pipeline = CRF.load(tmp_path / store.CANDIDATE)
+    crf = CRF(params.template.lines, rho1=0.01, scale=True).fit(columns, y)
+    assert pipeline.scale is True and crf.model_.scales.keys() == pipeline.model_.scales.keys() == {"U:%v[0,1]"}
+    assert crf.model_.scales["U:%v[0,1]"] == pytest.approx(pipeline.model_.scales["U:%v[0,1]"], rel=1e-12)
+    answers = tagging.tag(pipeline.model_, store.read_tokens(tmp_path, "train")[0])
+    assert [label for row in pipeline.predict(columns) for label in row] == list(answers)
+
+
+def test_scale_is_true_or_false():
+    with pytest.raises(EspalierError, match="scale is yes: expected True or False"):
+        CRF(scale="yes").fit([["a"]], [["X"]])
+    assert CRF(scale=True).fit([["a", "b"]], [["X", "Y"]]).model_.scales == {}, "there are no values"
+
+
 def test_templates_with_values_in_python():
     X, y = signs(40)
     rows = [[("x", str(token["v"])) for token in tokens] for tokens in X]
@@ -343,9 +407,12 @@ def test_templates_with_values_in_python():
 # Parameters that come back ------------------------------------------------------------------------
 
 OTHERS = {
+    "scale": True,
     "templates": TEMPLATES, "solver": "owlqn", "rho1": np.float64(0.2), "rho2": 0.5, "pairs": "all", "start": False,
     "max_iterations": np.int64(7), "tolerance": 0.01, "min_count": 2, "sparse": "dense", "verbose": False,
     "family": "memm", "dev_share": 0.3, "seed": 5, "smoothing": 0.25, "rare": 2,
+    "stop": False, "weights": "shared", "loss": "log", "pi": 0.9,
+    "training": "viterbi", "restarts": 2, "power": 0.25, "alpha": 0.9, "batch": 7, "order": "long",
 }  # fmt: skip
 
 
@@ -424,12 +491,69 @@ def test_an_hmm_counts():
     data = as_data(names, crf.classes_)
     data = data._replace(observations=np.ascontiguousarray(data.observations[:, ::-1]))
     streams = np.array([0] * (len(names) - 1) + [1])
-    found = hmm.fit(data, names, streams, crf.classes_, ["U:%x[0,0]", "B"], {}, 1e-3, 1)
+    options = HmmOptions("counts", 1e-3, 1)
+    found = hmm.fit(data, names, streams, crf.classes_, ["U:%x[0,0]", "B"], {}, options)
     assert crf.stop_reason_ == "counted" and crf.model_.info["objective"] == pytest.approx(found.info["objective"])
     assert crf.predict(X) == Y and crf.predict([["the", "cow", "barks"]]) == [["D", "N", "V"]]
     assert not hasattr(crf, "rho1_") and not hasattr(CRF().fit(X, Y).set_params(family="hmm").fit(X, Y), "rho1_")
     same = CRF(["U:%x[0,0]", "B"], family="hmm", smoothing=1e-3).fit(X, Y)
     assert np.array_equal(same.model_.theta, crf.model_.theta)
+
+
+def of_python(**options):
+    return CRF(family="hmm", smoothing=1e-3, max_iterations=5, **options)
+
+
+@pytest.mark.parametrize("training", sorted(TRAININGS))
+def test_every_training_of_an_hmm(training):
+    """With the same probabilities as the engine finds."""
+    crf = of_python(training=training, batch=2, seed=3).fit(X, Y)
+    names = ["U:" + word for word in dict.fromkeys(word for row in X for word in row)] + ["B"]
+    data = as_data(names, crf.classes_)
+    data = data._replace(observations=np.ascontiguousarray(data.observations[:, ::-1]))
+    streams = np.array([0] * (len(names) - 1) + [1])
+    options = HmmOptions(training, 1e-3, max_iterations=5, batch=2, seed=3)
+    found = hmm.fit(data, names, streams, crf.classes_, ["U:%x[0,0]", "B"], {}, options)
+    assert np.array_equal(crf.model_.theta, found.theta) and crf.stop_reason_ == found.info["stop_reason"]
+    assert crf.trace_[-1]["iteration"] == found.info["iterations"] and crf.trace_[-1]["active_unigram"] > 0
+    assert crf.predict(X) == Y and crf.model_.info["training"] == training
+
+
+@pytest.mark.parametrize("training", ["baum-welch", "viterbi", "stepwise"])
+def test_sequences_without_labels_teach_an_hmm(training):
+    """A word that only they have is known afterwards."""
+    more = [["the", "cow", "barks"], ["a", "cow", "sleeps"]] * 5
+    crf = of_python(training=training).fit([*X, *more], [*Y, *([None] * 3 for _ in more)])
+    assert crf.predict([["cow", "barks"]]) == [["N", "V"]] and "U:cow" in crf.model_.observations
+    partial = of_python(training=training).fit([*X, *more], [*Y, *([None, "N", {"V", "D"}] for _ in more)])
+    assert partial.predict([["the", "cow", "sleeps"]]) == [["D", "N", "V"]]
+
+
+def test_an_hmm_goes_on_from_an_earlier_one(tmp_path):
+    first = of_python(training="baum-welch").fit(X, Y)
+    first.save(tmp_path / "a.model")
+    for earlier in (first, first.model_, tmp_path / "a.model"):
+        again = of_python(training="baum-welch").fit(X, Y, start_from=earlier)
+        assert again.trace_[0]["objective"] == pytest.approx(first.model_.info["objective"], rel=1e-9)
+    new = [["the", "cow", "barks"]] * 3
+    more = of_python(training="stepwise").fit(new, [["D", "N", "V"]] * 3, start_from=first)
+    assert more.predict([*new, *X]) == [["D", "N", "V"]] * 3 + Y
+    loaded = CRF.load(tmp_path / "a.model")
+    assert loaded.get_params() == first.get_params() and loaded.training == "baum-welch"
+
+
+def test_an_hmm_goes_on_from_a_text():
+    text = b"HMM 3 2\n.5 .5\n.1 .8 .1\n.8 .1 .1\n.9 .2 0 a\n.1 .8 0 b\n"
+    start = read_hmm(text, "a.hmm", ["P", "Q"])
+    crf = of_python(training="stepwise", templates=["U:%x[0,0]"])
+    crf.fit([["a", "b", "c"]] * 4, [["P", "Q", None]] * 4, start_from=start)
+    assert crf.predict([["a", "b"]]) == [["P", "Q"]] and "U:c" in crf.model_.observations
+
+
+def test_restarts_of_an_hmm_are_never_worse():
+    data = [*X, *([["dogs", "sleep", "a", "dog"]] * 3)], [*Y, *([[None] * 4] * 3)]
+    one, more = (of_python(training="baum-welch", restarts=n).fit(*data) for n in (1, 4))
+    assert more.model_.info["objective"] <= one.model_.info["objective"]
 
 
 PARTIAL = [[None, "N", "V"], *Y[1:]]
@@ -440,9 +564,26 @@ PARTIAL = [[None, "N", "V"], *Y[1:]]
     [
         ({"family": "svm"}, {}, "family 'svm' is not known: choose one of crf, memm, hmm"),
         ({"family": ["crf"]}, {}, r"family \"\['crf'\]\" is not known"),
-        ({"family": "memm"}, {"y": PARTIAL}, "memm cannot learn from partial labels: set family to crf, or leave"),
-        ({"family": "hmm"}, {"y": PARTIAL}, "hmm cannot learn from partial labels: set family to crf"),
-        ({"family": "hmm"}, {"start_from": "a"}, "hmm cannot start from an earlier model: set family to one of crf"),
+        ({"family": "memm"}, {"y": PARTIAL}, "memm cannot learn from partial labels: set family to one of crf, hmm"),
+        ({"family": "hmm"}, {"y": PARTIAL}, "training is 'counts', which needs every label, and some are not known: "
+         "expected one of baum-welch, viterbi, stepwise, or sequences that have them all"),
+        ({"family": "hmm", "training": "mmi"}, {"y": PARTIAL}, "training is 'mmi', which needs every label"),
+        ({"family": "hmm", "training": "viterbi"}, {"y": [[None] * len(row) for row in X]}, "y has no label at all"),
+        ({"family": "hmm"}, {"y": [[None] * len(row) for row in X]}, "y has no label at all: expected some that"),
+        ({"family": "hmm", "training": "em"}, {}, "training is 'em': expected one of counts, baum-welch, viterbi"),
+        ({"family": "hmm", "training": None}, {}, "training is None: expected one of counts"),
+        ({"order": "up"}, {}, "order is 'up': expected one of random, short, long"),
+        ({"restarts": 0}, {}, "restarts is 0: expected a number of at least 1"),
+        ({"batch": 0}, {}, "batch is 0: expected a number of at least 1"),
+        ({"batch": 1.5}, {}, "batch is 1.5: expected a whole number"),
+        ({"alpha": 0.4}, {}, "alpha is 0.4: expected a number of at least 0.5 and at most 1"),
+        ({"alpha": 2}, {}, "alpha is 2: expected a number of at least 0.5 and at most 1"),
+        ({"power": 0}, {}, "power is 0: expected a number of at least 0.001"),
+        ({"power": "half"}, {}, "power is 'half': expected a number of at least 0"),
+        ({"family": "hmm"}, {"start_from": "a"}, "a: there is no such model"),
+        ({"family": "hmm"}, {"start_from": CRF(family="hmm").fit(X, Y)}, "training is counts, which begins with"),
+        ({"family": "hmm", "training": "viterbi"}, {"start_from": CRF().fit(X, Y)}, "start_from is a model of the "
+         "family crf, whose numbers are no start for hmm: expected a model of hmm"),
         ({"family": "hmm", "rho1": "auto"}, {}, "hmm cannot follow a path of penalties: set family to one of"),
         ({"family": "hmm"}, {"token_weight": [[1] * len(row) for row in X]}, "use sample_weight instead of"),
         ({"family": "hmm", "smoothing": 0}, {}, "smoothing is 0: expected a number above 0"),
@@ -472,7 +613,7 @@ def test_what_a_family_cannot_do_is_refused(options, call, message):
 
 
 def test_an_hmm_is_no_start_for_others():
-    with pytest.raises(EspalierError, match="start_from is a model of the family hmm, whose numbers are no weights"):
+    with pytest.raises(EspalierError, match="start_from is a model of the family hmm, whose .* are no start for crf"):
         CRF().fit(X, Y, start_from=CRF(family="hmm").fit(X, Y))
 
 

@@ -157,6 +157,22 @@ HOSTILE = {
     "runs beyond integers": lambda said: said | {"streams": [[0, 2**70]]},
     "runs of fractions": lambda said: said | {"streams": [[0.5, 1.5]]},
     "runs that are none": lambda said: said | {"streams": [[0], [1, 2, 3]]},
+    "totals of other labels": lambda said: said | {"totals": [1.0, 2.0]},
+    "totals below zero": lambda said: said | {"totals": [1.0, -2.0, 3.0]},
+    "totals not finite": lambda said: said | {"totals": [1.0, math.inf, 3.0]},
+    "totals that are no numbers": lambda said: said | {"totals": [1.0, math.nan, 3.0]},
+    "totals in words": lambda said: said | {"totals": "123"},
+    "totals of nothing": lambda said: said | {"totals": None},
+    "totals of truths": lambda said: said | {"totals": [True, False, True]},
+    "totals in lists": lambda said: said | {"totals": [[1.0], [2.0], [3.0]]},
+    "weight below zero": lambda said: said | {"weight": -1.0},
+    "weight without end": lambda said: said | {"weight": math.inf},
+    "weight in words": lambda said: said | {"weight": "12"},
+    "weight beyond integers": lambda said: said | {"weight": 10**400},
+    "updates below zero": lambda said: said | {"updates": -1},
+    "updates that are no number": lambda said: said | {"updates": math.nan},
+    "updates as a list": lambda said: said | {"updates": [3]},
+    "updates of nothing": lambda said: said | {"updates": None},
 }
 
 

@@ -30,7 +30,7 @@ def test_the_largest_number_of_features(lattice):
     packed, _ = lattice
     objective = ChainObjective(packed.dataset, packed.layout)
     expected = [counts.sum(axis=1).max(initial=0.0) for counts in enumerate_packed(packed).counts]
-    assert module._largest_counts(objective).tolist() == expected
+    assert module.largest_counts(objective).tolist() == expected
 
 
 @EXAMPLES
@@ -78,7 +78,7 @@ def test_many_classes_are_rounded_up(monkeypatch):
     """T(x) may be any bound: with two classes instead of one for each length the optimum is the same."""
     packed = pack(random_problem(9, 2, 3, 1, [1, 2, 3, 4, 5, 6])._replace(weights=[1.0] * 6))
     objective, penalty = ChainObjective(packed.dataset, packed.layout), ElasticNet(0.0, 0.5)
-    counts = module._largest_counts(objective)
+    counts = module.largest_counts(objective)
     assert len(np.unique(counts)) > 2
     fine = minimise("iis", objective, penalty, max_iterations=2000, tolerance=1e-12)
     monkeypatch.setattr(module, "CLASSES", 2)

@@ -5,10 +5,11 @@ import pytest
 from chain_problems import pack, random_problem, random_theta, slot_features, weights_of
 from reference import memm as oracle
 
+from espalier import CRF
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
-from espalier.engine.families.memm import MemmLabeller, MemmObjective
+from espalier.engine.families.memm import MemmLabeller, MemmObjective, per_label_kinds
 from espalier.engine.lattice.lattice import make_lattice
 from espalier.engine.lattice.local import normalise_locally
 from espalier.engine.losses.chain_objective import ChainObjective
@@ -141,3 +142,65 @@ def test_labels_that_are_not_known_are_refused():
     data = make_dataset(np.zeros((3, 1), np.int32), np.array([0, -1, 1]), np.array([0, 3]))
     with pytest.raises(EspalierError, match="position 1 has no label of its own: memm learns from positions whose"):
         MemmObjective(data, dense_layout(2, np.array([3])))
+
+
+# ---- one model for each label before (IIS 2.12)
+
+
+def test_weights_per_label_are_a_regression_for_each_label_before():
+    """The loss is the sum of those of the positions after each label, and so is the optimum."""
+    problem = random_problem(8, 3, 5, 2, [3, 1, 4, 2, 5, 4])
+    data = pack(problem).dataset
+    layout = dense_layout(3, per_label_kinds(np.ones(5)))
+    theta = random_theta(layout.size, 2)
+    kind, observation, previous, label = layout.slots()
+    assert set(kind.tolist()) == {1, 2}
+    first = np.zeros(len(data.labels), bool)
+    first[data.offsets[:-1]] = True
+    before, weights = np.append(-1, data.labels[:-1]), np.repeat(data.weights, np.diff(data.offsets))
+    before[first] = -1
+    alone, penalty, total, optimum = dense_layout(3, np.ones(5)), ElasticNet(0.0, 0.5), 0.0, 0.0
+    for y in (-1, 0, 1, 2):
+        at = np.flatnonzero(before == y)
+        part = make_dataset(data.observations[at], data.labels[at], np.arange(len(at) + 1), weights[at])
+        mine = np.flatnonzero(previous == y)
+        assert np.array_equal(observation[mine] * 3 + label[mine], np.arange(15))
+        regression = ChainObjective(part, alone)
+        total += regression.value(theta[mine])
+        optimum += minimise("lbfgs", regression, penalty, max_iterations=500, tolerance=1e-12).objective
+    objective = MemmObjective(data, layout)
+    assert objective.value(theta) == pytest.approx(total, rel=CLOSE)
+    found = minimise("lbfgs", objective, penalty, max_iterations=500, tolerance=1e-12)
+    assert found.objective == pytest.approx(optimum, rel=1e-9)
+
+
+def test_weights_per_label_in_python(tmp_path):
+    """What an observation says depends on the label before: that cannot be learnt with shared weights."""
+    words = [list(word) for word in ("pxx", "qxx", "pxxx", "qxxx", "px", "qx")]
+    labels = [["P", *("A" if t % 2 else "B" for t in range(len(w) - 1))] if w[0] == "p"
+              else ["Q", *("B" if t % 2 else "A" for t in range(len(w) - 1))] for w in words]  # fmt: skip
+    own = CRF(family="memm", weights="per-label", templates=["U:%x[0,0]"], rho1=0.0, rho2=0.01).fit(words, labels)
+    shared = CRF(family="memm", templates=["U:%x[0,0]"], rho1=0.0, rho2=0.01).fit(words, labels)
+    assert own.score(words, labels) == 1.0 > shared.score(words, labels)
+    own.save(tmp_path / "a.model")
+    again = CRF.load(tmp_path / "a.model")
+    assert again.weights == "per-label" and again.predict(words) == own.predict(words)
+    assert again.model_.info["weights"] == "per-label" and "weights" not in shared.model_.info
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"family": "crf", "weights": "per-label"}, "weights is 'per-label' and family 'crf': expected 'shared', or"),
+        ({"family": "memm", "weights": "own"}, "weights is 'own' and family 'memm': expected 'shared', or 'per-label'"),
+        ({"family": "memm", "weights": "per-label", "start": False}, "the first label of a sequence would have no"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(options, expected):
+    with pytest.raises(EspalierError, match=expected):
+        CRF(**options).fit([["a"]], [["X"]])
+
+
+def test_values_have_no_weights_per_label():
+    with pytest.raises(EspalierError, match="weights is 'per-label' and there are values"):
+        CRF(family="memm", weights="per-label").fit([[{"a": 0.5}]], [["X"]])

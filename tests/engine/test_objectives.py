@@ -16,6 +16,8 @@ from espalier.engine.data.bags import bags_of_matrix
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective
 from espalier.engine.losses.chain_objective import ChainObjective
+from espalier.engine.losses.exponential_loss import ExponentialObjective
+from espalier.engine.losses.marginal_loss import MarginalObjective
 from espalier.engine.optimise.objective import CAPABILITIES
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import NEWTON, SOLVERS, minimise, minimise_by_newton
@@ -47,6 +49,8 @@ OBJECTIVES = {
     "chain with terms": partial,
     "blocks": lambda: BlockObjective(PACKED.dataset, PACKED.layout),
     "sharded": lambda: in_process(PACKED.dataset, PACKED.layout, block_tokens=5),
+    "marginal": lambda: MarginalObjective(PACKED.dataset, PACKED.layout),
+    "exponential": lambda: ExponentialObjective(PACKED.dataset, PACKED.layout),
     "logistic": logistic,
     "chain and entropy": lambda: EntropyRegularised(chain(), ChainEntropy(PACKED.dataset, PACKED.layout, 0.1)),
     "logistic and entropy": lambda: EntropyRegularised(logistic(), LogisticEntropy(BAGS, 2, 0.1)),

@@ -324,7 +324,7 @@ def test_data_with_terms_or_without_labels_in_the_first_block_begin_at_zero():
         labels[:known] = packed.dataset.labels[:known]
 
 
-@pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
+@pytest.mark.parametrize("solver", ["cd", "iis", "gis", "sgd"])
 def test_solvers_that_need_all_sequences_are_refused(solver):
     packed = words(12)
     with pytest.raises(EspalierError, match=f"{solver} needs the .* ShardedObjective has none: choose one of"):
@@ -381,7 +381,7 @@ def descents(packed, bounds, cuts, penalty, **options):
     return found[0]
 
 
-@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+@pytest.mark.parametrize("hessian", ["diagonal", pytest.param("full", marks=pytest.mark.long)])
 def test_blockwise_descent_leaves_the_same_bytes_however_the_blocks_lie(hessian):
     packed, penalty = words(3), ElasticNet(0.3, 0.01)
     bounds = cut(packed.dataset.offsets, 60)

@@ -55,7 +55,7 @@ ACCEPTED = accepted(EXACT)
 
 def tight(solver):
     """How far to go: as far as makes sense for what the solver is."""
-    tolerance, limit = SCALING if solver == "iis" else (TIGHT, LIMIT)
+    tolerance, limit = SCALING if solver in ("iis", "gis") else (TIGHT, LIMIT)
     return {"max_iterations": limit if SOLVERS[solver].exact else EPOCHS, "tolerance": tolerance}
 
 

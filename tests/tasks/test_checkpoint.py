@@ -62,7 +62,7 @@ def states(project):
 
 WAYS = [(solver, BLOCK) for solver in ("lbfgs", "owlqn", "pqn", "hybrid", "cg-fr", "cg-pr", "sbcd")]
 AGAIN = [(solver, 10**6) for solver in ("lbfgs", "owlqn", "pqn", "sbcd", "hybrid")]  # in one block
-WAYS += AGAIN + [(solver, 10**6) for solver in ("sgd", "cd", "iis")]
+WAYS += AGAIN + [(solver, 10**6) for solver in ("sgd", "cd", "iis", "gis")]
 
 
 def test_every_solver_is_interrupted():

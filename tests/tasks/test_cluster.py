@@ -107,7 +107,7 @@ def test_workers_get_about_equal_runs_with_few_nodes(blocks, count):
     assert max(len(cover(lo, hi, blocks)) for lo, hi in found) <= 8
 
 
-@pytest.mark.parametrize("solver", ["cd", "iis", "sgd"])
+@pytest.mark.parametrize("solver", ["cd", "iis", "gis", "sgd"])
 def test_solvers_that_need_all_sequences_say_so(project, solver):
     params = small_params()
     params.crf.solver, params.compute.cluster = solver, "local:2"

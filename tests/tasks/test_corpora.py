@@ -8,6 +8,9 @@ import polars as pl
 import pytest
 
 from espalier.engine.labels.spans import spans_of
+from espalier.engine.weights.layout import seen_layout
+from espalier.tasks.experiments.optimisers import TAGS, events, trained, with_stops
+from espalier.tasks.experiments.problems import files_of, load
 from espalier.tasks.formats import Reading
 from espalier.tasks.params import Ingest
 from espalier.tasks.sources import cmudict, files
@@ -96,3 +99,15 @@ def test_lines_are_the_lines_of_the_file(corpora):
     table = read(corpora, "conll2000/test.txt.gz")
     assert table.select(pl.exclude("sequence")).rows() == [tuple(line) for line in lines]
     assert np.all(np.diff(table["sequence"].to_numpy()) <= 1)
+
+
+def test_the_toy_problem_of_iis_table_4_2(corpora):
+    """10 labels, 23,760 events and 69 features: the first five sentences with tags alone, a start and a stop."""
+    paths = files_of("conll2000", corpora)
+    problem = with_stops(load(paths["train"], paths["test"], TAGS, 5))
+    layout = seen_layout(problem.train, len(problem.labels), problem.kinds, start=True)
+    assert (len(problem.labels), events(problem), layout.size) == (10, 23_760, 69)
+    bounds = [0, *layout.bounds(), layout.size]
+    assert np.diff(bounds).tolist() == [38 + 1, 2, 28]  # the stop weight is among the first
+    row = trained("lbfgs", TAGS, 5, 0.0, 3, True, **paths)
+    assert (row["labels"], row["events"], row["weights"]) == (10, 23_760, 69)

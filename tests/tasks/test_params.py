@@ -138,7 +138,7 @@ def test_two_params_share_nothing():
         ("crf: {start: 1}", "crf.start is 1, expected true or false"),
         (
             "crf: {solver: owlq}",
-            "expected one of auto, lbfgs, owlqn, pqn, hybrid, sbcd, cd, cg-fr, cg-pr, iis, sgd: did you mean 'owlqn",
+            "one of auto, lbfgs, owlqn, pqn, hybrid, sbcd, cd, cg-fr, cg-pr, iis, gis, sgd: did you mean 'owlqn",
         ),
         ("ingest: {path: 3}", "ingest.path is 3, expected a text or null"),
         ("ingest: {path: ''}", "ingest.path is '', expected a text or null"),

@@ -10,16 +10,14 @@ T(x) = m (3.43). The second term, zero in the source, is the Gaussian prior's. T
 holds for any T(x) >= T(x, y) and all weights move at once, so the objective never rises;
 but steps shrink with T(x), and convergence is linear and slow (IIS table 4.3).
 
-Generalised iterative scaling is not here because it is intractable for CRFs (IIS 3.6.3.1):
-it needs a correction feature C - T(x, y) that makes all counts sum to a constant. That
-feature is global, and dynamic programming gives expectations of features of one position
-or one pair only; its own would be a sum over all Y^T labellings.
+The source keeps generalised iterative scaling out because its correction feature is global (IIS 3.6.3.1); see `gis`.
 """
 
 import numpy as np
 
 from espalier.engine.chain.one_sequence import SequenceBuffers, add_expected, expect, fill_scores, make_buffers
 from espalier.engine.chain.pair_sets import check_labels
+from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
@@ -38,12 +36,8 @@ CLOSE = 1e-14  # relative; a step below it changes nothing
 
 def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
     check_labels(objective.dataset.labels, objective.layout)
-    if objective.dataset.values.min(initial=0.0) < 0.0:
-        raise EspalierError(
-            f"the value {objective.dataset.values.min()} is negative, and iterative scaling is for features of at "
-            "least 0: choose another solver, such as hybrid"
-        )
-    totals, members = _classes(_largest_counts(objective))
+    refuse_negative(objective.dataset)
+    totals, members = _classes(largest_counts(objective))
     rooms = [make_buffers(objective.dataset, objective.layout, objective.sets) for _ in members]
     expected = np.empty((len(totals), objective.size))
     earlier = monitor.earlier(len(theta))
@@ -54,7 +48,7 @@ def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
     else:
         iteration, reason = earlier.iteration, earlier.reason
     while reason is None:
-        before, theta = theta, _updated(totals, expected, objective.observed, penalty, theta)
+        before, theta = theta, updated(totals, expected, objective.observed, penalty, theta)
         loss, gradient = _value_and_gradient(objective, members, rooms, theta, expected)
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, iteration + 1), theta)
@@ -62,6 +56,14 @@ def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> 
             reason = "line_search"
         monitor.keep(SolverState(theta, loss, gradient, iteration, iteration + 1, reason))
     return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
+
+
+def refuse_negative(dataset: Dataset) -> None:
+    if dataset.values.min(initial=0.0) < 0.0:
+        raise EspalierError(
+            f"the value {dataset.values.min()} is negative, and iterative scaling is for features of at least 0: "
+            "choose another solver, such as hybrid"
+        )
 
 
 def _classes(counts: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -73,7 +75,7 @@ def _classes(counts: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     return values.astype(np.float64), [np.flatnonzero(of_sequence == m) for m in range(len(values))]
 
 
-def _largest_counts(objective) -> np.ndarray:
+def largest_counts(objective) -> np.ndarray:
     """T(x) of each sequence: the best score when every weight is 1."""
     data, layout, sets = objective.dataset, objective.layout, objective.sets
     counts = np.zeros(len(data.weights), np.int64)
@@ -125,7 +127,8 @@ def _expect_class(theta, layout, data, sets, members, buffers, out, log_z):
         add_expected(layout, data, sets, lo, hi, found, data.weights[n], buffers, out)
 
 
-def _updated(totals, expected, observed, penalty: ElasticNet, theta: np.ndarray) -> np.ndarray:
+def updated(totals, expected, observed, penalty: ElasticNet, theta: np.ndarray) -> np.ndarray:
+    """theta with the step of every weight; expected[m] are the counts in the sequences with T(x) = totals[m]."""
     after, rho2 = theta.copy(), float(penalty.rho2)
     starts = range(0, len(theta), PIECE)
     threads.run(lambda lo: _solve(totals, expected, observed, rho2, lo, min(lo + PIECE, len(after)), after), starts)
