@@ -1,4 +1,4 @@
-"""The peers: python-crfsuite, chaine, libwapiti. Each function needs its package alone; Skip when it is not there."""
+"""The peers: python-crfsuite, chaine, libwapiti, hmmlearn. Each function needs its package alone, else Skip."""
 
 import ctypes
 import gzip
@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.corpora import QUICK
 from benchmarks.job import Skip
 
-PACKAGES = {"pycrfsuite": "python-crfsuite", "chaine": "chaine", "wapiti": "libwapiti"}
+PACKAGES = {"pycrfsuite": "python-crfsuite", "chaine": "chaine", "wapiti": "libwapiti", "hmmlearn.hmm": "hmmlearn"}
 
 
 def load(module: str):

@@ -3,6 +3,7 @@
     python examples/make_data.py          # writes the files beside it again, the same bytes each time
 """
 
+import importlib.util
 import random
 import sys
 from collections.abc import Callable
@@ -115,6 +116,46 @@ def reference(draw: random.Random) -> list[tuple[str, ...]]:
     return rows + ([] if early else words(f"{year}.", "date"))
 
 
+# ---- a bibliography, and references as they are found, for references-hmm
+
+
+def bib_entry(draw: random.Random, number: int) -> dict[str, str]:
+    names = [f"{draw.choice('ABCDEJKLMRST')}. {draw.choice(AUTHORS)}" for _ in range(draw.randint(1, 3))]
+    made = {"author": " and ".join(names), "title": f"{draw.choice(WAYS)} {draw.choice(TOPICS)}"}
+    first = draw.randint(1, 600)
+    pages, kind = f"{first}--{first + draw.randint(3, 30)}", draw.random()
+    if kind < 0.5:
+        made |= {"journal": draw.choice(JOURNALS), "volume": str(draw.randint(1, 60)), "pages": pages}
+    elif kind < 0.85:
+        made |= {"booktitle": draw.choice(MEETINGS), "pages": pages}
+    else:
+        made |= {"publisher": draw.choice(HOUSES)}
+    return made | {"year": str(draw.randint(1975, 2009))}
+
+
+def bibliography(draw: random.Random, count: int) -> str:
+    def text(number: int, entry: dict[str, str]) -> str:
+        kind = "article" if "journal" in entry else "inproceedings" if "booktitle" in entry else "book"
+        body = "".join(f"  {name} = {{{value}}},\n" for name, value in entry.items())
+        return f"@{kind}{{ref{number:03d},\n{body}}}\n"
+
+    return "\n".join(text(number, bib_entry(draw, number)) for number in range(1, count + 1))
+
+
+def of_bibliography() -> dict[str, str]:
+    """The .bib file, its sequences, and plain references of other entries, by the example's own script."""
+    folder = "references-hmm"
+    spec = importlib.util.spec_from_file_location("bib", Path(__file__).parent / folder / "bib.py")
+    bib = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bib)
+    entries, others = (bibliography(random.Random(f"{folder}/{name}"), n) for name, n in (("refs", 400), ("plain", 20)))
+    plain = (bib.sequence(entry, bib.STYLES[n % 2]) for n, entry in enumerate(bib.entries_of(others)))
+    return {
+        f"{folder}/refs.bib": entries, f"{folder}/references.conll": bib.labelled(entries),
+        f"{folder}/plain.txt": "".join(" ".join(token for token, _ in rows) + "\n" for rows in plain),
+    }  # fmt: skip
+
+
 FILES: dict[str, Callable[[random.Random], list[tuple[str, ...]]]] = {
     "ner/sentences.conll": sentence,
     "addresses/addresses.conll": address,
@@ -130,9 +171,9 @@ def text_of(name: str) -> str:
 
 
 def main(folder: Path) -> None:
-    for name in FILES:
+    for name, text in ({name: text_of(name) for name in FILES} | of_bibliography()).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text_of(name), encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ MODULES = {
     "nettalk-thresholds": "espalier.tasks.experiments.nettalk_thresholds",
     "chunking": "espalier.tasks.experiments.chunking_report",
     "selection": "espalier.tasks.experiments.selection_report",
+    "hmm-pos": "espalier.tasks.experiments.hmm_pos_report",
+    "citations": "espalier.tasks.experiments.citations_report",
 }
 ALL = "all"
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import job, large, ours, peers, rows
-from benchmarks.cases import CASES, Context, conll2000
+from benchmarks.cases import CASES, Context, conll2000, hmm, memm
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.penalty import ElasticNet
@@ -161,6 +161,34 @@ def test_weights_of_a_peer_find_their_places(problem):
 def test_a_weight_that_we_have_not_is_another_model(problem):
     with pytest.raises(ValueError, match="expected the same model"):
         conll2000.weights_in(problem, conll2000.layout_of(problem), {("w[0]=Rain", "B-VP"): 1.0}, {})
+
+
+@pytest.mark.parametrize("implementation", hmm.IMPLEMENTATIONS)
+def test_hmmlearn_finds_the_same_likelihood(implementation):
+    pytest.importorskip("hmmlearn", reason="hmmlearn is not installed: `make setup-bench` installs it")
+    of = hmm.drawn(np.array([0, 1, 2, 1, 0, 2, 2]), np.array([3, 1, 3]), 4)
+    model = hmm.hmmlearn_model(of, implementation)
+    assert hmm.same_likelihood(of, model) < 0.0
+    model.startprob_ = np.roll(model.startprob_, 1)
+    with pytest.raises(ValueError, match="expected the same model"):
+        hmm.same_likelihood(of, model)
+
+
+def test_a_sweep_is_of_a_model_without_an_end():
+    """Summed over all sequences of two words the likelihood is one: q(F | y) = 1 and all else adds up to one."""
+    pairs = np.array([(a, b) for a in range(3) for b in range(3)])
+    of = hmm.drawn(pairs.ravel(), np.full(9, 2), 4)
+    data, theta = hmm.our_model(of)
+    _, log_z = data.free.expectations(theta)
+    assert np.exp(log_z).sum() == pytest.approx(1.0, abs=1e-12)
+    assert hmm.swept(data, theta)["objective"] == pytest.approx(-log_z.sum())
+
+
+def test_weights_of_labels_go_by_their_names():
+    single, pairs = memm.weights_of(["b", "a", "c"])
+    sorted_single, sorted_pairs = memm.weights_of(["a", "b", "c"])
+    assert np.array_equal(single, sorted_single[[1, 0, 2]])
+    assert np.array_equal(pairs, sorted_pairs[np.ix_([1, 0, 2], [1, 0, 2])])
 
 
 # ---- our side

@@ -31,7 +31,7 @@ def make_data():
 
 
 def test_every_example_has_a_readme():
-    assert PROJECTS == ["addresses", "ner", "references"]
+    assert PROJECTS == ["addresses", "ner", "references", "references-hmm"]
     index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     for name in PROJECTS:
         text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
@@ -57,6 +57,16 @@ def test_an_example_runs_on_its_own_data(name, tmp_path):
     metrics = store.read_json(folder / store.METRICS)
     assert metrics["token_error"] < 0.05, "the made data are easy"
     assert (folder / store.CHAMPION).is_file() and (folder / store.REPORT).is_file()
+
+
+def test_a_bibliography_goes_to_tokens_and_back():
+    spec = importlib.util.spec_from_file_location("bib", EXAMPLES / "references-hmm" / "bib.py")
+    bib = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bib)
+    text = (EXAMPLES / "references-hmm" / "refs.bib").read_text(encoding="utf-8")
+    entries = list(bib.entries_of(text))
+    assert len(entries) == 400 and list(bib.entries_of(bib.bib(bib.labelled(text)))) == entries
+    assert not any(line.split()[0].endswith((",", ":")) for line in bib.labelled(text, "remove").split("\n") if line)
 
 
 def cells(notebook: dict) -> list[str]:
