@@ -239,7 +239,7 @@ class Hmm:
         1, "observations seen so often or less in training tell how likely unknown ones are", "int", least=0
     )
     pool_weight: float = option(
-        0.1, "baum-welch, viterbi, stepwise: what a sequence of the unlabelled pool counts; 0 leaves the pool out",
+        0.03, "baum-welch, viterbi, stepwise: what a sequence of the unlabelled pool counts; 0 leaves the pool out",
         "number", least=0,
     )  # fmt: skip
     restarts: int = option(
