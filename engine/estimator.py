@@ -64,7 +64,9 @@ from espalier.engine.text.templates import (
     list_files,
     parse,
     resolve,
+    with_room,
 )
+from espalier.engine.text.values import scaled_dataset, unit_scales
 from espalier.engine.weights.layout import make_layout, observation_kinds
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
@@ -100,6 +102,7 @@ class Encoded(NamedTuple):
     lines: list[str]  # the templates
     lists: dict[str, list[str]]  # of names, that the templates speak of
     streams: list[int]  # the template of each observation, where each makes one at every position; else empty
+    scales: dict[str, float]  # what the values of observations were multiplied by, where it is not 1
 
 
 class CRF(Conventions):
@@ -142,6 +145,8 @@ class CRF(Conventions):
         hmm: added to each count.
     rare : int
         hmm: observations seen so often or less tell how likely unknown ones are.
+    scale : bool
+        Divide the values of each attribute by how much they vary in the training data. The model keeps the factors.
     training : {"counts", "baum-welch", "viterbi", "stepwise", "conditional", "mmi", "mce"}
         hmm: how its probabilities are found. `counts` are relative counts of labelled data. `baum-welch`
         (expectation-maximisation), `viterbi` (counts of the likeliest labellings) and `stepwise` (the model renewed
@@ -203,6 +208,7 @@ class CRF(Conventions):
         rho2: float = 0.001, pairs: str = "seen", start: bool = True, max_iterations: int = 1000,
         tolerance: float = 4e-4, min_count: int = 1, sparse: str = "auto", verbose: bool | None = None,
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
+        scale: bool = False,
         training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
         order: str = "random",
     ):  # fmt: skip
@@ -210,7 +216,7 @@ class CRF(Conventions):
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
-        self.smoothing, self.rare = smoothing, rare
+        self.smoothing, self.rare, self.scale = smoothing, rare, scale
         self.training, self.restarts, self.power = training, restarts, power
         self.alpha, self.batch, self.order = alpha, batch, order
 
@@ -430,6 +436,8 @@ class CRF(Conventions):
             for name in names:
                 if not _is_number(getattr(self, name), kind):
                     raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
+        if not isinstance(self.scale, bool | np.bool_):
+            raise EspalierError(f"scale is {brief(self.scale)}: expected True or False")
         for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS)):
             if getattr(self, name) not in known:
                 raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
@@ -463,9 +471,14 @@ class CRF(Conventions):
         )  # fmt: skip
         if len(data.valued):
             self._require("values", "leave values out")
+        scales: dict[str, float] = {}
+        if self.scale and len(data.valued):
+            factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
+            data = scaled_dataset(data, factors)
+            scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        return Encoded(data, names, classes, lines, lists, streams)
+        return Encoded(data, names, classes, lines, lists, streams, scales)
 
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
@@ -489,7 +502,7 @@ class CRF(Conventions):
         kinds = observation_kinds(train.observations)
         layout = make_layout(self.pairs, train.data, len(train.labels), kinds, self.start)
         if earlier is not None:
-            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels)
+            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
         solver = fitting(self.solver)
         own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
@@ -564,9 +577,10 @@ class CRF(Conventions):
         return ElasticNet(float(best["rho1"]), float(best["rho2"]))
 
     def _described(self, train: Encoded) -> dict[str, Any]:
-        """What the model file says of all families: the lists of the templates, the parameters."""
+        """What the model file says of all families: the lists of the templates, scales of values, the parameters."""
         kept = {name: _kept(value) for name, value in self.get_params().items()}
-        return ({"lists": train.lists} if train.lists else {}) | {PARAMETERS: kept}
+        learned = {"lists": train.lists, "scales": train.scales}
+        return {name: value for name, value in learned.items() if value} | {PARAMETERS: kept}
 
     def _tell(self, info: dict[str, Any]) -> None:
         """The attributes that the info of a model has, too."""
@@ -610,11 +624,12 @@ class CRF(Conventions):
 
     def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
         model = self._model()
-        templates = [] if ATTRIBUTES in model.templates else model.parsed
+        templates = [] if ATTRIBUTES in model.templates else _with_room(model.parsed, sequences)
         texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
         known = None if allowed is None else labels_of(allowed, sequences)
         ids, label_sets = (None, None) if known is None else codes(known, model.labels)
-        return model, dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        data = dataset_of(texts, {text: i for i, text in enumerate(model.observations)}, ids, None, label_sets)
+        return model, scaled_dataset(data, model.scale_of_each()) if model.scales else data
 
     def _restriction(self, scheme: bool | str, allowed: Labels | None) -> dict[str, Any]:
         transitions = transitions_of(self.classes_, scheme) if scheme else None
@@ -665,11 +680,17 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
         names = ("solver", "pairs", "start", "smoothing", "rare", "training")
         shared = {name: info[name] for name in names if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
-        kept = {"family": model.family, "templates": templates} | shared
+        kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared
         kept |= penalty if isinstance(penalty, dict) else {}
     if not isinstance(kept, dict):
         raise EspalierError(f"{path}: its parameters are {brief(kept)}, expected a table; train it again")
     return {name: value for name, value in kept.items() if name in known}
+
+
+def _with_room(templates: list[Template], sequences: list[list[Any]]) -> list[Template]:
+    """The templates with room for all attributes (%a) that the sequences have."""
+    return list(with_room(templates, lambda column: {row[column] for rows in sequences for row in rows_of(rows)
+                                                     if column < len(row)}))  # fmt: skip
 
 
 def _streams(templates: list[Template], texts: list[list[list[str]]], names: list[str]) -> list[int]:

@@ -7,7 +7,7 @@ from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.model import Model
 from espalier.engine.text import lookup
 from espalier.engine.text.templates import check_columns, with_room
-from espalier.engine.text.values import apart
+from espalier.engine.text.values import apart, scaled_dataset
 
 
 def columns_needed(model: Model) -> int:
@@ -21,6 +21,5 @@ def features_of(model: Model, columns: list[pa.Array], offsets: np.ndarray) -> D
     templates = with_room(model.parsed, lambda column: columns[column].unique().to_pylist())
     ids = lookup.find(model.vocabulary, templates, columns, offsets)
     observations, valued, values = apart(templates, ids, columns, offsets)
-    if valued.shape[1] and model.scales:
-        values = values * np.append(model.scale_of_each(), 1.0)[valued]
-    return make_dataset(observations, None, offsets, valued=valued, values=values)
+    data = make_dataset(observations, None, offsets, valued=valued, values=values)
+    return scaled_dataset(data, model.scale_of_each()) if model.scales else data

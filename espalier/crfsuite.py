@@ -41,6 +41,7 @@ from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.runtime import compiling
+from espalier.engine.text.values import scaled_dataset
 from espalier.engine.weights.layout import (
     Layout,
     dense_layout,
@@ -55,7 +56,7 @@ __all__ = ["CRF", "CRFSuiteError", "ItemSequence", "Tagger", "Trainer"]
 CRFSuiteError = EspalierError
 BIGRAM = "B"  # the observation at every position that transitions belong to
 PREFIX = "U:"  # before every attribute, as in `engine.estimator`
-OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+)?\])?")  # templates of models that take attributes
+OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+){0,2}\])?")  # templates of models that take attributes
 UNLIMITED = 2**31 - 1
 
 
@@ -416,7 +417,8 @@ class Trainer:
             every if values["feature.possible_states"] else together,
             every if values["feature.possible_transitions"] else together,
         )
-        return layout if values["feature.minfreq"] <= 0 else frequent_layout(layout, data, values["feature.minfreq"])
+        least = values["feature.minfreq"]  # with negative values even 0 leaves pairs out, as in CRFsuite
+        return frequent_layout(layout, data, least) if least > 0 or np.any(data.values < 0.0) else layout
 
     # Messages. They come while `verbose`; override a method to hear of what it is called after.
 
@@ -656,7 +658,8 @@ class Tagger:
         for sequence in map(ItemSequence, sequences):
             if len(sequence):
                 rows.add(sequence, self._ids)
-        return rows.dataset(self._everywhere)
+        data = rows.dataset(self._everywhere)
+        return scaled_dataset(data, self._model.scale_of_each()) if self._model.scales else data
 
     def _opened(self) -> Labeller:
         if self._model is None:

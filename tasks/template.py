@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import chain, pairwise
 from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.sources import input_columns
-from espalier.tasks.templating.expansion import Expansion, Template, check_columns, column_names, encode, resolve
+from espalier.tasks.templating.expansion import Expansion, Template, check_columns, column_names, encode, resolve, roomy
 from espalier.tasks.templating.pattern_files import read_templates
 
 MERGE = 1_000_000  # counts of blocks that are kept apart at least, before they are added up
@@ -106,25 +106,8 @@ def features(
     first = int(sequence[0]) if len(sequence) else 0
     plain, valued, numbers = values.apart(templates, ids, columns, offsets, first)
     if scale is not None:
-        numbers = numbers * np.append(scale, 1.0)[valued]
+        plain, valued, numbers = values.scaled(plain, valued, numbers, scale, values.attribute_columns(templates))
     return store.Shard(sequence, labels.ids(tokens), plain, valued, numbers)
-
-
-def unit_scales(blocks: Iterable[store.Shard], count: int) -> np.ndarray:
-    """What makes the values of each of `count` observations vary by one where they are there, float64 [V].
-
-    A value that is always the same becomes one. Observations without values have the scale 1.
-    """
-    sums = np.zeros((3, count))
-    for block in blocks:
-        there = (block.valued >= 0) & (block.values != 0.0)
-        ids, amounts = block.valued[there], block.values[there]
-        for row, amount in zip(sums, (None, amounts, amounts**2), strict=True):
-            row += np.bincount(ids, amount, count)
-    many, mean = np.maximum(sums[0], 1.0), sums[1] / np.maximum(sums[0], 1.0)
-    spread = np.sqrt(np.maximum(sums[2] / many - mean**2, 0.0))
-    spread = np.where(spread > 1e-9 * np.abs(mean), spread, np.abs(mean))
-    return np.where(spread > 0.0, 1.0 / np.where(spread > 0.0, spread, 1.0), 1.0)
 
 
 def rebatched(blocks: Iterable[store.Shard], tokens: int) -> Iterator[store.Shard]:
@@ -171,6 +154,7 @@ def main(root: Path, params: Params, progress: Progress, project: Path | None = 
             progress.step(len(tokens), note=note)
 
     templates = resolve(lines, blocks("train", "resolving"))
+    templates = roomy(templates, lambda: chain.from_iterable(blocks(split, "resolving") for split in store.SPLITS))
 
     def counted() -> Iterator[list[Expansion]]:
         for tokens in blocks("train", "counting"):
@@ -183,10 +167,11 @@ def main(root: Path, params: Params, progress: Progress, project: Path | None = 
     if not labels.names:
         raise EspalierError("no token of the training data has a known label: label some, or check ingest.unknown")
     texts, splits, scale = lookup.make_vocabulary(store.arrow_texts(vocabulary["observation"])), {}, None
-    with_values = values.valued_columns(templates)
+    with_values, mixed = values.valued_columns(templates), values.attribute_columns(templates)
     if params.template.scale and with_values.any():
         raw = (features(tokens, templates, texts, labels) for tokens in blocks("train", "scaling"))
-        scale = unit_scales(raw, len(vocabulary))
+        parts = ((block.observations[:, mixed], block.valued, block.values) for block in raw)
+        scale = values.unit_scales(parts, len(vocabulary))
     with ExitStack() as stack:  # shards take their places when all are written
         for split in store.SPLITS:
             numbered = (features(tokens, templates, texts, labels, scale) for tokens in blocks(split, split))
@@ -210,6 +195,7 @@ def main(root: Path, params: Params, progress: Progress, project: Path | None = 
         names = np.array(manifest["columns"])
         manifest |= {"columns": names[~with_values].tolist(), "value_columns": names[with_values].tolist()}
     if scale is not None:
+        manifest["value_columns"] += names[~with_values][mixed].tolist()
         named = zip(vocabulary["observation"].to_list(), scale.tolist(), strict=True)
         manifest["scales"] = {text: factor for text, factor in named if factor != 1.0}
     store.write_json(root / store.MANIFEST, manifest)

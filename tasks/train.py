@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from espalier.engine import warm_up
+from espalier.engine.optimise.solver_table import fitting
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.runtime import threads
 from espalier.tasks import store
@@ -34,6 +36,8 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     job = Job(root, params, progress, block_tokens)
     job.check()
     threads.set_threads(params.compute.threads)
+    if job.family == "crf" and fitting(params.crf.solver) == fitting("auto"):
+        warm_up.before_first_fit()
     planned = plan.main(root, params, block_tokens)
     progress.plan(planned | {"max_iterations": params.train.max_iterations})
     plan.check(planned)

@@ -24,8 +24,8 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """What `-n auto` means: one process for each core that we may use."""
-    return min(CORES, MOST_WORKERS)
+    """What `-n auto` means: one process for each core that we may use, and one more, as some wait for servers."""
+    return min(CORES + 1, MOST_WORKERS)
 
 
 def pytest_addoption(parser):
@@ -44,7 +44,7 @@ def pytest_sessionstart(session):
     from espalier.engine.runtime.kernel_cache import source_hash
 
     if warm_up.DIRECTORY is not None and not (done := warm_up.DIRECTORY / f"tested-{source_hash()}").exists():
-        if not warm_up.compile_all(warm_up.EVERY):
+        if not warm_up.compile_all({name: kernels for name, kernels in warm_up.EVERY.items() if kernels}):
             done.touch()
 
 
@@ -52,8 +52,48 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1; must be quick uncompiled")
 
 
+# Modules that wait for servers, workers and commands, those that share a server together, and about their seconds.
+WAITING = (
+    (("browser/test_dashboard.py", "browser/test_hostile_page.py", "flows/test_serve.py"), 110),
+    (("tasks/test_cluster.py",), 50),
+    (("flows/test_drivers.py",), 50),
+    (("flows/test_retrain.py", "flows/test_disk_full.py", "flows/test_deploy.py", "flows/test_reproduce.py"), 45),
+    (("flows/test_champion.py", "flows/test_records.py"), 45),
+    (("browser/test_report.py",), 30),
+    (("engine/test_without_jit.py", "engine/test_cold_and_warm.py", "engine/test_fresh_memory.py"), 20),
+    (("flows/test_wheel.py", "flows/test_using.py"), 25),
+)  # fmt: skip
+
+
+def in_order(items, workers):
+    """What waits first: at the head of the part that each worker begins with, where no other worker takes from it.
+
+    A run that began with what is short would end with one worker waiting for a server and the others idle.
+    """
+    heads, seconds = [[] for _ in range(workers)], [0] * workers
+    place = {TESTS / name: (at, nth) for at, (names, _) in enumerate(WAITING) for nth, name in enumerate(names)}
+    groups = [[] for _ in WAITING]
+    for item in items:
+        if item.path in place:
+            groups[place[item.path][0]].append(item)
+    for group, (_, cost) in zip(groups, WAITING, strict=True):
+        least = seconds.index(min(seconds))
+        heads[least] += sorted(group, key=lambda item: place[item.path][1])
+        seconds[least] += cost if group else 0
+    others, ordered = [item for item in items if item.path not in place], []
+    for at, head in enumerate(heads):  # as xdist cuts them: an equal part of what is left to each
+        part = (len(items) - len(ordered)) // (workers - at)
+        more = max(0, part - len(head)) if at < workers - 1 else len(others)
+        ordered += head + others[:more]
+        others = others[more:]
+    return ordered
+
+
+@pytest.hookimpl(trylast=True)  # when it is known which are left out
 def pytest_collection_modifyitems(config, items):
-    """`--examples`: the same properties with the first of their examples."""
+    """The order for several workers. `--examples`: the same properties with the first of their examples."""
+    if hasattr(config, "workerinput"):
+        items[:] = in_order(items, config.workerinput["workercount"])
     most = config.getoption("--examples")
     for item in items if most else ():
         wanted = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
@@ -93,6 +133,39 @@ def promoted(project):
     """A finished project of one's own whose model is the champion."""
     shutil.copy(project / "models" / "candidate.model", project / "models" / "champion.model")
     return project
+
+
+# ---- servers that modules share
+
+
+@pytest.fixture(scope="session")
+def shared_dashboard(tmp_path_factory):
+    from shared_servers import Shared, start_dashboard
+
+    shared = Shared(lambda: start_dashboard(tmp_path_factory.mktemp("dashboard") / "project"))
+    yield shared
+    shared.end()
+
+
+@pytest.fixture
+def dashboard(shared_dashboard):
+    """The dashboard of a project that has run once."""
+    return shared_dashboard.get()
+
+
+@pytest.fixture(scope="session")
+def shared_schedule(tmp_path_factory):
+    from shared_servers import Shared, start_schedule
+
+    shared = Shared(lambda: start_schedule(tmp_path_factory.mktemp("served") / "project"))
+    yield shared
+    shared.end()
+
+
+@pytest.fixture
+def schedule(shared_schedule):
+    """A schedule that is due every few seconds, with the server that it started."""
+    return shared_schedule.get()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """A project that trains in seconds, and processes that work on it."""
 
 import base64
+import contextlib
+import io
 import itertools
 import json
 import os
@@ -13,6 +15,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from unittest import mock
 
 import yaml
 
@@ -62,6 +65,26 @@ def environment(**more: str) -> dict[str, str]:
 def run_python(*arguments: str, cwd: Path, timeout: float, **more: str) -> subprocess.CompletedProcess:
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment(**more), timeout=timeout, capture_output=True, text=True)
+
+
+def run_here(main, *arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess:
+    """A command whose function `main` returns its exit code, in this process: a new one imports for a second or two."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        mock.patch.dict(os.environ, environment(**more), clear=True), contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
+    ):  # fmt: skip
+        code = main(list(arguments))
+    return subprocess.CompletedProcess(arguments, code, *(text.buffer.getvalue().decode() for text in (out, err)))
+
+
+def dvc_here(*arguments: str, cwd: Path, **more: str) -> str:
+    """A command of DVC that succeeds, in this process: what it prints."""
+    from dvc.cli import main
+
+    done = run_here(main, *arguments, cwd=cwd, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 class Background:

@@ -40,7 +40,8 @@ from espalier.engine.weights.layout import KINDS, UNIGRAM
 from espalier.engine.weights.sublayout import present, renumber
 
 TINY = float(np.finfo(np.float64).tiny)
-LEAST_GROWTH, MOST_DOUBLINGS = 1.0, 60  # of C in units of the counts of a distribution
+LEAST_GROWTH, MOST_DOUBLINGS = 1.0, 60  # of C in units of what it must be
+LEAST = 1e-12  # change that is one
 
 
 class HmmFit(NamedTuple):
@@ -85,10 +86,6 @@ class HmmData:
         if len(free.weights):
             self.free = ChainObjective(free._replace(labels=np.zeros(len(free.labels), np.int32)), layout)
         self.weight = float(data.weights.sum())
-
-    @property
-    def all_labelled(self) -> bool:
-        return self.partial is None and self.free is None
 
     def expected(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
         """(expected counts given what is known, log-likelihood of that), the E-step."""
@@ -196,7 +193,7 @@ def _stepwise(
     if options.batch < 1:
         raise EspalierError(f"hmm.batch is {options.batch}: expected at least 1 sequence")
     weight = float(dataset.weights.sum()) + (start.weight if start else 0.0)
-    mean, updates, scarce = _first_mean(space, dataset, start, options, weight)
+    mean, updates, scarce = _first_mean(space, dataset, start, options)
     statistics = ForgettingMean(mean, options.alpha, updates)
     sums = ForgettingMean(space.by_label(space.amounts(mean).cells).ravel(), options.alpha, updates)
     monitor, lengths = Monitor(options.max_iterations, options.tolerance), np.diff(dataset.offsets)
@@ -217,13 +214,19 @@ def _stepwise(
     raise EspalierError(f"train.max_iterations is {options.max_iterations}: expected at least 1")
 
 
-def _first_mean(space, dataset, start, options, weight) -> tuple[np.ndarray, int, np.ndarray]:
+def _first_mean(space, dataset, start, options) -> tuple[np.ndarray, int, np.ndarray]:
     """(statistics to begin with, updates that they have behind them, how often rare observations occur)."""
     labelled = select(dataset, np.flatnonzero(~any_in_sequence(dataset, dataset.labels < 0)))
     data = HmmData(space, labelled)
     scarce = rare_counts(space, space.amounts(data.counted).cells, options.rare)
     if start is not None:
-        return space.counts(start.probabilities, start.totals), start.updates, scarce
+        if start.totals is None:
+            raise EspalierError(
+                "the earlier model does not say how often its labels occur, as those of this version do: train it again"
+            )
+        # What was learned at once is worth the steps that it would have taken.
+        updates = max(start.updates, int(start.weight / options.batch))
+        return space.counts(start.probabilities, start.totals), updates, scarce
     if data.weight > 0.0:
         return data.counted / data.weight, 0, scarce
     counts = next(_starts(data, options))
@@ -297,12 +300,12 @@ class Criterion:
             value, gradient = self.loss.value_and_gradient(self.power * theta)
             return value, -self.power * gradient
         data, layout = self.loss.dataset, self.loss.layout
-        right = exp(decode.sequence_log_probability(data, layout, theta))
+        _, log_z = self.loss.expectations(theta)
+        right = exp(decode.sequence_score(data, layout, theta) - log_z)
         weights = self.weights * right
-        expected, _ = ChainObjective(data._replace(weights=weights), layout).expectations(theta)
-        return float(self.weights.sum()) - dot(self.weights, right), observed_counts(
-            data._replace(weights=weights), layout
-        ) - expected
+        expected, _ = self.loss.expectations(theta, weights)
+        slope = observed_counts(data._replace(weights=weights), layout) - expected
+        return float(self.weights.sum()) - dot(self.weights, right), slope
 
 
 def _grown(space, probabilities, slope, criterion, value, growth):
@@ -319,25 +322,26 @@ def _grown(space, probabilities, slope, criterion, value, growth):
 
 
 def _transformed(space: HmmSpace, p: HmmAmounts, change: HmmAmounts, growth: float) -> HmmAmounts:
-    """p_j (dF/dp_j + C) within each distribution, made to add up to one.
+    """p_j (dF/dp_j + C) within each distribution, made to add up to what it had.
 
-    C is `growth` times what leaves every number positive and is not small beside the changes themselves.
+    C is `growth` times what leaves every number half of itself at least, and as much as the changes are large. What a
+    label has for unseen and unknown observations stays: labelled data never have any, and would take all of it away.
     """
-    def needed(part, of):
-        return np.where(of > TINY, -part / np.maximum(of, TINY), 0.0)
 
-    start = growth * (max(0.0, float(needed(change.first, p.first).max())) + np.abs(change.first).sum() + 1e-12)
+    def needed(part, of):
+        return np.where(of > TINY, -2.0 * part / np.maximum(of, TINY), 0.0)
+
+    start = growth * (max(0.0, float(needed(change.first, p.first).max())) + np.abs(change.first).sum() + LEAST)
     leaving = np.maximum(needed(change.pairs, p.pairs).max(axis=1), needed(change.last, p.last))
-    leaving = np.maximum(leaving, 0.0) + np.abs(change.pairs).sum(axis=1) + np.abs(change.last) + 1e-12
-    most = np.maximum(needed(change.unseen, p.unseen), needed(change.unknown, p.unknown))
-    of_cells = np.zeros(most.size)
-    np.maximum.at(of_cells, space.cell, needed(change.cells, p.cells))
-    size = space.by_label(np.abs(change.cells)) + np.abs(change.unseen) + np.abs(change.unknown)
-    emitted = growth * (np.maximum(np.maximum(most, of_cells.reshape(most.shape)), 0.0) + size + 1e-12)
+    leaving = np.maximum(leaving, 0.0) + np.abs(change.pairs).sum(axis=1) + np.abs(change.last) + LEAST
+    most = np.zeros(p.unseen.size)
+    np.maximum.at(most, space.cell, needed(change.cells, p.cells))
+    emitting_ones = growth * (most + space.by_label(np.abs(change.cells)).ravel() + LEAST)
     leaving = growth * leaving
-    new = HmmAmounts(
+    cells = np.maximum(change.cells + emitting_ones[space.cell] * p.cells, 0.0)
+    share = space.by_label(p.cells) / np.maximum(space.by_label(cells), TINY)
+    grown = (
         change.first + start * p.first, change.pairs + leaving[:, None] * p.pairs, change.last + leaving * p.last,
-        change.cells + emitted.ravel()[space.cell] * p.cells, change.unseen + emitted * p.unseen,
-        change.unknown + emitted * p.unknown,
+        cells * share.ravel()[space.cell], p.unseen, p.unknown,
     )  # fmt: skip
-    return normalised(space, HmmAmounts(*(np.maximum(part, 0.0) for part in new)))
+    return normalised(space, HmmAmounts(*(np.maximum(part, 0.0) for part in grown)))

@@ -1,5 +1,6 @@
 """The loss of a linear-chain CRF and its gradient, over one data set."""
 
+import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -134,11 +135,18 @@ class ChainObjective:
                 value += term.add_gradient(theta, gradient)
         return value, gradient
 
-    def expectations(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(weighted counts expected at theta, log Z of each sequence), whatever the labels are."""
+    def expectations(self, theta: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(weighted counts expected at theta, log Z of each sequence), whatever the labels are.
+
+        `weights` stand for those of the sequences, once.
+        """
         check_theta(theta, self.layout)
+        other = self
+        if weights is not None:
+            other = copy.copy(self)
+            other.dataset = self.dataset._replace(weights=weights)
         with self._scratch.lock:
-            return self._expected(theta)
+            return other._expected(theta)
 
     def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
         """How curved the objective is in each weight; see `engine.losses.curvature`."""

@@ -35,7 +35,7 @@ IMPORT = re.compile(
 
 @cache
 def rests_on(path: Path, folder: Path = ENGINE) -> str:
-    """Sixteen hex digits of a source file in `folder` and of those that it imports, directly or through others."""
+    """Sixteen hex digits of a source file and of those in `folder` that it imports, directly or through others."""
     reached, waiting = {path}, [path]
     while waiting:
         new = set(_imported(waiting.pop(), folder)) - reached
@@ -43,7 +43,8 @@ def rests_on(path: Path, folder: Path = ENGINE) -> str:
         waiting += new
     digest = hashlib.sha256()
     for one in sorted(reached):
-        digest.update(one.relative_to(folder).as_posix().encode() + b"\0" + _source(one) + b"\0")
+        name = one.relative_to(folder).as_posix() if one.is_relative_to(folder) else one.name
+        digest.update(name.encode() + b"\0" + _source(one) + b"\0")
     return digest.hexdigest()[:16]
 
 

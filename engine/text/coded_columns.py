@@ -32,10 +32,11 @@ def derive(source: Source, column: Column, offsets: np.ndarray) -> Column:
         found = names.find(texts, column.codes[0], offsets)
         return Column(found.reshape(1, -1), text_array(names.values))
     values = [source.function(text) for text in texts]
-    flat = text_array([value for row in values for value in row]).dictionary_encode()
+    flat = text_array([value for row in values for value in row if value is not None]).dictionary_encode()
+    there = np.array([value is not None for row in values for value in row], bool)
     table = np.full((source.width, len(texts)), -1, np.int32)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     text_of = np.repeat(np.arange(len(texts)), lengths)
     place = np.arange(len(text_of)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    table[place, text_of] = numbers_of(flat.indices, np.int32)
+    table[place[there], text_of[there]] = numbers_of(flat.indices, np.int32)
     return Column(table[:, column.codes[0]], flat.dictionary)

@@ -7,14 +7,14 @@ the distinct values of a column once, and what comes out is a column of texts li
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 
 import numpy as np
 
-from espalier.engine.errors import EspalierError, brief
+from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.text.gazetteers import NameList
 from espalier.engine.text.wapiti_regexp import compiled, first_match
 
@@ -22,6 +22,7 @@ MOST_GRAMS = 32  # of one token
 MOST_BINS = 100
 MOST_ATTRIBUTES = 1000  # of one token
 ATTRIBUTE_GAP = "\t"
+VALUE_MARK = "\x1f"  # between an attribute and its value in a column; without one the value is 1
 NOT_A_NUMBER = "nan"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -37,7 +38,7 @@ FORMS = {
     "l": '%l[row,col,"file"]',
     "q": '%q[row,col,bins] or %q[row,col,"edges"]',
     "v": "%v[row,col]",
-    "a": "%a, %a[row,col] or %a[row,col,most]",
+    "a": "%a, %a[row,col], %a[row,col,most] or %a[row,col,most,most with values]",
 }
 
 
@@ -65,15 +66,24 @@ class Source:
 
     @property
     def width(self) -> int:
-        """How many values a token may have."""
+        """How many texts a token may have."""
         if self.letter == "a":
-            return (*self.arguments, MOST_ATTRIBUTES)[0]
+            return sum(self.arguments) or MOST_ATTRIBUTES
         return (*self.arguments, MOST_GRAMS)[1] if self.letter == "g" else 1
 
+    @property
+    def plain_width(self) -> int:
+        """How many of them have no value of their own; those that have one, attributes, come behind."""
+        return self.arguments[0] if self.letter == "a" and self.arguments else self.width
+
     @cached_property
-    def function(self) -> Callable[[str], tuple[str, ...]]:
-        """The values of one text; not for lists, which look at a sequence."""
+    def function(self) -> Callable[[str], tuple[str | None, ...]]:
+        """What stands for one text, None where a place is left free; not for lists, which look at a sequence."""
         return _FUNCTIONS[self.letter](self)
+
+    def amounts(self, text: str) -> list[float]:
+        """The values of the attributes of a text that have one, in the order of the function."""
+        return [value for _, value in attributes_in(text) if value != 1.0][: self.width - self.plain_width]
 
     def edge(self, text: str) -> tuple[str, ...]:
         """The values of a place beyond the edge; regular expressions see its text, as in Wapiti."""
@@ -88,18 +98,18 @@ class Source:
         """The values of each token of one sequence."""
         if self.letter == "l":
             return [(tag,) for tag in self.name_list().tags(texts)]
-        return [self.function(text) for text in texts]
+        return [tuple(one for one in self.function(text) if one is not None) for text in texts]
 
     def checked(self) -> "Source":
         """Itself, or an error that says what the arguments should be."""
         wanted = {"x": [()], "t": [(str,)], "m": [(str,)], "p": [(int,)], "s": [(int,)], "w": [(), (int,)],
                   "g": [(int,), (int, int)], "l": [(str,)], "q": [(int,), (str,)], "v": [()],
-                  "a": [(), (int,)]}[self.letter]  # fmt: skip
+                  "a": [(), (int,), (int, int)]}[self.letter]  # fmt: skip
         if tuple(type(argument) for argument in self.arguments) not in wanted:
             raise EspalierError(f"has a % that is no macro; expected {FORMS[self.letter]}")
         least, most = {"q": (2, MOST_BINS), "a": (1, MOST_ATTRIBUTES)}.get(self.letter, (1, 99))
         for place, argument in enumerate(self.arguments):
-            most = MOST_GRAMS if place == 1 else most
+            most = MOST_GRAMS if place == 1 and self.letter == "g" else most
             if isinstance(argument, int) and not least <= argument <= most:
                 raise EspalierError(f"says {argument} in %{self.letter}, expected {least} to {most}")
         if self.letter == "l" and not self.arguments[0]:
@@ -111,12 +121,16 @@ class Source:
                 raise EspalierError(f"has `{brief(self.arguments[0])}` in %{self.letter}: {error}") from None
         return self
 
-    def with_room(self, texts: Sequence[str]) -> "Source":
-        """Of attributes: with room for all that any of these texts has."""
-        most = max((len(attributes_in(text)) for text in texts), default=1)
-        if most > MOST_ATTRIBUTES:
-            raise EspalierError(f"has {most:,} attributes at one token, expected at most {MOST_ATTRIBUTES:,}")
-        return replace(self, arguments=(max(1, most),))
+    def with_room(self, texts: Iterable[str]) -> "Source":
+        """Of attributes: with room for all that any of these texts has, those with values apart."""
+        most, most_valued = 1, 0
+        for text in texts:
+            found = attributes_in(text)
+            if len(found) > MOST_ATTRIBUTES:
+                raise EspalierError(f"has {len(found):,} attributes at one token, expected at most {MOST_ATTRIBUTES:,}")
+            valued = sum(value != 1.0 for _, value in found)
+            most, most_valued = max(most, len(found) - valued), max(most_valued, valued)
+        return replace(self, arguments=(most, most_valued) if most_valued else (most,))
 
     def resolve(self, texts: Sequence[str], counts: np.ndarray) -> "Source":
         """With what the training data decide; `texts` are the distinct values of the column there, with counts."""
@@ -134,9 +148,24 @@ class Source:
         return replace(self, arguments=(" ".join(map(repr, edges)),))
 
 
-def attributes_in(text: str) -> list[str]:
-    """The attributes of a token as a column has them, with tabs between."""
-    return text.split(ATTRIBUTE_GAP) if text else []
+def attributes_in(text: str) -> list[tuple[str, float]]:
+    """The attributes of a token and their values, as a column has them, with tabs between."""
+    if VALUE_MARK not in text:
+        return [(name, 1.0) for name in text.split(ATTRIBUTE_GAP)] if text else []
+    return [_attribute(one) for one in text.split(ATTRIBUTE_GAP)]
+
+
+def _attribute(text: str) -> tuple[str, float]:
+    name, mark, written = text.rpartition(VALUE_MARK)
+    if not mark:
+        return text, 1.0
+    value = number_of(written)
+    if value is None:
+        raise EspalierError(
+            f"the attribute {quoted(brief(name))} has the value {quoted(brief(written))}, expected a finite number "
+            "such as 0.37"
+        )
+    return name, value
 
 
 def plain_lower(text: str) -> str:
@@ -223,6 +252,15 @@ def _bins(source: Source):
     return lambda text: (bin_of(text, edges),)
 
 
+def _attributes(source: Source, found: list[tuple[str, float]]) -> tuple[str | None, ...]:
+    """The names of attributes, those with values behind the places of all others."""
+    plain, room = [name for name, value in found if value == 1.0], source.plain_width
+    if len(plain) == len(found) or room == source.width:
+        return tuple(plain[:room])
+    valued = [name for name, value in found if value != 1.0]
+    return (*plain[:room], *[None] * (room - len(plain)), *valued[: source.width - room])
+
+
 _FUNCTIONS = {
     "x": _plain,
     "t": _test,
@@ -232,5 +270,5 @@ _FUNCTIONS = {
     "w": _of_lower(lambda source, text: (shape(text, *(source.arguments or (None,))),)),
     "g": _of_lower(lambda source, text: grams(text, source.arguments[0], source.width)),
     "q": _bins,
-    "a": _of_lower(lambda source, text: tuple(attributes_in(text)[: source.width])),
+    "a": _of_lower(lambda source, text: _attributes(source, attributes_in(text))),
 }

@@ -29,6 +29,7 @@ MACRO = re.compile(
     r'%([A-Za-z])\[\s*(@?)\s*([+-]?\d{1,9})\s*,\s*\+?(\d{1,9})\s*((?:,\s*(?:"(?:[^"\\]|\\.)*"|\d{1,9})\s*)*)\]',
     re.ASCII,
 )
+NO_PAIRS = "looks at attributes with values, which weights for pairs of labels cannot have"
 ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|(\d+)', re.ASCII)
 
 
@@ -85,6 +86,11 @@ class Template:
     def width(self) -> int:
         """How many columns of observations it has."""
         return max((macro.source.width for macro in self.macros), default=1)
+
+    @property
+    def attributes(self) -> Macro | None:
+        """Its macro whose attributes may have values."""
+        return next((macro for macro in self.macros if macro.source.plain_width < macro.source.width), None)
 
 
 # ---- reading
@@ -156,7 +162,10 @@ def _parse_line(line: str, lists: _Lists) -> Template:
         raise EspalierError("has two macros with several values (%g, %a); leave one of them out")
     if value is not None and line[0] not in "Uu":
         raise EspalierError("has a value (%v), which weights for pairs of labels cannot have; begin the line with U")
-    return Template(text, tuple(part for part in parts if part != ""), value)
+    template = Template(text, tuple(part for part in parts if part != ""), value)
+    if template.attributes and template.kind != "U":
+        raise EspalierError(f"{NO_PAIRS}; begin the line with U")
+    return template
 
 
 def _macro(line: str, at: int, lists: _Lists) -> Macro:
@@ -236,7 +245,7 @@ def resolve(templates: Sequence[Template], tallies: Mapping[int, tuple[Sequence[
                     raise EspalierError(f"template `{brief(template.line)}` {error}") from None
     made: dict[str, Template] = {}
     for template in templates:
-        new = _resolved(template, found)
+        new = _without_pairs(_resolved(template, found))
         if new.line in made:
             both = f"template `{brief(template.line)}` and another are both `{brief(new.line)}` here"
             raise EspalierError(f"{both}; remove one")
@@ -244,14 +253,21 @@ def resolve(templates: Sequence[Template], tallies: Mapping[int, tuple[Sequence[
     return list(made.values())
 
 
-def with_room(templates: Sequence[Template], texts_of: Callable[[int], Sequence[str]]) -> Sequence[Template]:
+def with_room(templates: Sequence[Template], texts_of: Callable[[int], Iterable[str]]) -> Sequence[Template]:
     """The templates with room for all attributes (%a) that columns hold; `texts_of` gives the values of a column.
 
     What training data had at most is no limit for those that a model is used on.
     """
     attributes = [source for source in sources_of(templates) if source.letter == "a"]
     found = {source: source.with_room(texts_of(source.column)) for source in attributes}
-    return [_resolved(template, found) for template in templates] if found else templates
+    return [_without_pairs(_resolved(template, found)) for template in templates] if found else templates
+
+
+def _without_pairs(template: Template) -> Template:
+    """Itself; refused where it would have weights for pairs of labels and attributes with values."""
+    if template.attributes and template.kind != "U":
+        raise EspalierError(f"template `{brief(template.line)}` {NO_PAIRS}; begin the line with U")
+    return template
 
 
 def _resolved(template: Template, found: Mapping[Source, Source]) -> Template:

@@ -1,7 +1,8 @@
 r"""CRFsuite's data: a line for each token with its label and its attributes, tabs between them.
 
 A colon in an attribute is written `\:` and a backslash `\\`; behind a colon stands a value, which may be left out. The
-attributes of a token become one input column with tabs between them, which the template `U:%a` takes apart.
+attributes of a token become one input column with tabs between them, which the template `U:%a` takes apart; a value
+other than 1 stands there behind the attribute and a mark.
 """
 
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from espalier.engine.errors import EspalierError, brief
-from espalier.engine.text.macros import ATTRIBUTE_GAP, NUMBER
+from espalier.engine.text.macros import ATTRIBUTE_GAP, VALUE_MARK, number_of
 from espalier.tasks.formats.lines import lines_of
 from espalier.tasks.formats.reading import Reading, at, nothing_in
 from espalier.tasks.formats.streams import after_blank_line, chunks
@@ -70,21 +71,19 @@ def _label(text: str, place: str) -> str:
 
 
 def _attribute(text: str, place: str) -> str:
-    """The attribute. Only here values other than 1 are refused."""
+    """The attribute as it stands in the column, with its value where that is not 1."""
     name, value = _parts(text)
+    if VALUE_MARK in name:
+        raise EspalierError(f"{place}: the attribute {brief(ascii(name))} holds the control character 0x1F: remove it")
     if not value:
         return name
-    if not NUMBER.fullmatch(value):
+    number = number_of(value)
+    if number is None:
         raise EspalierError(
-            f"{place}: the attribute {brief(name)!r} has the value {brief(value)!r}, expected a number; write a colon "
-            "that belongs to an attribute as \\:"
+            f"{place}: the attribute {brief(name)!r} has the value {brief(value)!r}, expected a finite number; write "
+            "a colon that belongs to an attribute as \\:"
         )
-    if float(value) != 1.0:
-        raise EspalierError(
-            f"{place}: the attribute {brief(name)!r} has the value {brief(value)}, expected 1: put numbers into bins, "
-            "such as age=30-39, or train with `espalier.crfsuite` in Python, which takes values"
-        )
-    return name
+    return name if number == 1.0 else f"{name}{VALUE_MARK}{number!r}"
 
 
 def _parts(text: str) -> tuple[str, str | None]:

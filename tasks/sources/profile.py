@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from espalier.engine.text.macros import ATTRIBUTE_GAP
+from espalier.engine.text.macros import ATTRIBUTE_GAP, VALUE_MARK
 from espalier.tasks.formats import schemes
 from espalier.tasks.formats.labels import JOINT, UNKNOWN
 from espalier.tasks.formats.reading import STRANGE, input_names
@@ -100,7 +100,7 @@ class Profiler:
 
     def _characters(self, block: pl.DataFrame, place: "_Occurrences") -> None:
         for name in input_names(block):
-            seen = block[name].str.replace_all(ATTRIBUTE_GAP, " ", literal=True)  # attributes have tabs between them
+            seen = block[name].str.replace_all(f"[{ATTRIBUTE_GAP}{VALUE_MARK}]", " ")  # stand between attributes
             rows = np.flatnonzero(seen.str.contains(STRANGE).to_numpy())
             self.counts["strange_characters"] += len(rows)
             column = block[name]

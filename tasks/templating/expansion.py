@@ -5,7 +5,7 @@ combination of integers, and only each distinct combination becomes a text.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +29,8 @@ from espalier.engine.text.templates import (
 from espalier.tasks.sources import input_columns
 from espalier.tasks.store import sequence_offsets
 
-__all__ = ["Expansion", "Macro", "Template", "check_columns", "column_names", "encode", "expand", "parse", "resolve"]
+__all__ = ["Expansion", "Macro", "Template", "check_columns", "column_names", "encode", "expand", "parse", "resolve",
+           "roomy"]  # fmt: skip
 
 
 class Expansion(NamedTuple):
@@ -50,6 +51,21 @@ def resolve(templates: list[Template], blocks: Iterable[pl.DataFrame]) -> list[T
     `blocks` are token tables of the training data; they are not looked at when there is nothing to decide.
     """
     return language.resolve(templates, tallies(templates, blocks)) if learned_columns(templates) else templates
+
+
+def roomy(templates: list[Template], blocks: Callable[[], Iterable[pl.DataFrame]]) -> list[Template]:
+    """The templates with room for all attributes of token tables; see `engine.text.templates.with_room`.
+
+    `blocks` gives the tables of all parts of the data; it is not called when no template takes attributes.
+    """
+    columns = {source.column for source in sources_of(templates) if source.letter == "a"}
+    if not columns:
+        return templates
+    texts: dict[int, set[str]] = {column: set() for column in columns}
+    for tokens in blocks():
+        for column, seen in texts.items():
+            seen.update(tokens[f"x{column}"].unique())
+    return list(language.with_room(templates, texts.__getitem__))
 
 
 def tallies(templates: list[Template], blocks: Iterable[pl.DataFrame]) -> dict[int, tuple[list[str], np.ndarray]]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset, join
 from espalier.engine.decoding import decode
+from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm
 from espalier.engine.families.hmm_options import NEEDS_LABELS, HmmOptions
 from espalier.engine.families.hmm_space import HmmAmounts, completed
@@ -73,6 +74,11 @@ def training_data(job: Job, options: HmmOptions) -> Dataset:
 def fit(job: Job) -> Trained:
     """The model that `hmm.training` makes; every iteration is a record of the trace."""
     options, watched = options_of(job), Options(job.family, **vars(job.params.train), **vars(job.params.compute))
+    if options.restarts > 1 and watched.patience is not None:
+        raise EspalierError(
+            f"hmm.restarts is {options.restarts} and train.patience {watched.patience}: each would choose a model, the "
+            "one by likelihood, the other by development data; set hmm.restarts to 1 or train.patience to null"
+        )
     job.progress.begin(1 if options.training == "counts" else options.max_iterations, "iteration")
     initial, earlier = earlier_model(job, ("hmm",))
     observations, data = job.observations(), training_data(job, options)
@@ -86,10 +92,12 @@ def fit(job: Job) -> Trained:
     dev, judge = job.shards("dev").read_all(), judge_of(job, model_of, watched)
     watcher = Watcher(dev, model_of, watched, job.progress, judge)
     kept: list[HmmAmounts] = []  # the probabilities that did best on the development data
+    times: dict[int, float] = {}  # of the records of all restarts
 
     def heard(record: dict, theta: np.ndarray, probabilities: HmmAmounts) -> str | None:
         record.update(active_weights(space.layout, theta))
         reason = watcher(record, theta)
+        times[id(record)] = watcher.seconds[-1]
         if watcher.best is record:
             kept[:] = [probabilities]
         return reason
@@ -97,7 +105,8 @@ def fit(job: Job) -> Trained:
     found = fit_tables(space, data, options, heard, start)
     if kept:
         found = found._replace(probabilities=kept[0], objective=watcher.best["objective"])
-    return told(job, found, options, watcher, observations, bool(initial))
+    seconds = [times[id(record)] for record in found.trace]
+    return told(job, found, options, watcher, seconds, observations, bool(initial))
 
 
 def begun(earlier: hmm.HmmLabeller, space, observations: list[str], job: Job, options: HmmOptions) -> HmmStart:
@@ -110,8 +119,9 @@ def begun(earlier: hmm.HmmLabeller, space, observations: list[str], job: Job, op
 
 
 def told(
-    job: Job, found: HmmFit, options: HmmOptions, watcher: Watcher, observations: list[str], warm: bool
-) -> Trained:
+    job: Job, found: HmmFit, options: HmmOptions, watcher: Watcher, seconds: list[float], observations: list[str],
+    warm: bool,
+) -> Trained:  # fmt: skip
     """The model with what its file says, and the figures of the stage."""
     info = job.described(**{name: getattr(options, name) for name in ("training", "smoothing", "rare")})
     model = hmm.labeller_of(found, observations, job.labels, job.manifest["templates"], info)
@@ -122,4 +132,4 @@ def told(
         "features": model.info["features"], "stop_reason": found.stop_reason, "warm": warm,
     }  # fmt: skip
     done = "counted" if options.training == "counts" else f"{options.training}, {model.info['iterations']:,} iterations"
-    return Trained(model, found.trace, watcher.seconds, figures, f"{len(model.theta):,} probabilities, {done}")
+    return Trained(model, found.trace, seconds, figures, f"{len(model.theta):,} probabilities, {done}")

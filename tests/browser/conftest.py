@@ -29,9 +29,9 @@ def chromium_path() -> str:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chromium(chromium_path):
-    """One for each test: while Playwright's loop runs, nothing else in this thread can use asyncio."""
+    """One for each module: while Playwright's loop runs, nothing else in this thread can use asyncio."""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)

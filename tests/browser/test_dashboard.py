@@ -1,31 +1,19 @@
 """The dashboard as a person sees it: a run, its steps, and what it found."""
 
 import pytest
-from small_project import Background, ask, eventually, own_port, run_python, write_project
+from small_project import ask
 
 from espalier.flows.pipeline import STEPS
 from espalier.tasks import store
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 SECONDS = 90_000  # of patience with a page, in milliseconds
-DASHBOARD = "from pathlib import Path; from espalier.flows.serve import dashboard; dashboard(Path('.'), {})"
-RUN = "from pathlib import Path; from espalier.flows.run import run_flow; run_flow(Path('.'))"
 
 
-@pytest.fixture(scope="module")
-def dashboard(chromium_path, tmp_path_factory):
-    """The dashboard of a project that has run once."""
-    project = write_project(tmp_path_factory.mktemp("dashboard") / "project")
-    with Background("-c", DASHBOARD.format(own_port()), cwd=project) as process:
-        process.url = process.wait_for("dashboard:", 300).split()[-1]
-        process.project = project
-        process.password = process.wait_for("the page asks for a password:", 300).split()[-1]
-        done = run_python("-c", RUN, cwd=project, timeout=400)
-        assert done.returncode == 0, done.stderr
-        (process.run,) = ask(project, "/flow_runs/filter", {})
-        completed = {"task_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}}
-        eventually(lambda: ask(project, "/task_runs/count", completed) == len(STEPS), 300)
-        yield process
+@pytest.fixture
+def dashboard(chromium_path, dashboard):
+    """The one that tests share; none is started where there is no browser."""
+    return dashboard
 
 
 @pytest.fixture

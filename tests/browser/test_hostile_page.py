@@ -9,12 +9,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.error import HTTPError
 
 import pytest
-from small_project import Background, ask, eventually, own_port, write_project
-
-from espalier.flows.settings import dashboard_file
+from shared_servers import due, runs_of, serving
+from small_project import ask, eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-SERVE = "from pathlib import Path; from espalier.flows.serve import serve; serve(Path('.'), '0 3 1 1 *', port={})"
 PAGE = """<!doctype html><title>cats</title><script>
 async function attempt(way) {
   const {api, deployment, body} = await (await fetch("/what")).json();
@@ -40,22 +38,25 @@ async function attempt(way) {
 
 
 @pytest.fixture(scope="module")
-def served(chromium_path, tmp_path_factory):
-    """A schedule that is served, and not due this year."""
-    project = write_project(tmp_path_factory.mktemp("served") / "project")
-    with Background("-c", SERVE.format(own_port()), cwd=project, PREFECT_RUNNER_POLL_FREQUENCY="2") as process:
+def served(chromium_path, shared_schedule):
+    """A schedule that is not due this year, served beside the one that tests share, which pauses meanwhile."""
+    shared = shared_schedule.get()
+    project = shared.project
+    due(project, False)
+    eventually(lambda: not runs_of(project, "scheduled", "PENDING", "RUNNING"), 300)
+    with serving(project, "{'cron': '0 3 1 1 *', 'name': 'yearly'}") as process:
         process.wait_for("next run:", 300)
-        process.project, process.mark = project, project / "done-by-a-stranger"
-        process.server = json.loads(dashboard_file(project).read_text(encoding="utf-8"))
-        process.deployment = eventually(lambda: deployments(project), 300)[0]["id"]
+        process.project, process.server, process.mark = project, shared.server, project / "done-by-a-stranger"
+        process.deployment = eventually(lambda: deployments(project, "yearly"), 300)[0]["id"]
         # A run that fails tells of it by notify.command.
         overrides = [f"notify.command=touch {process.mark}", "promote.cases=missing"]
         process.body = {"parameters": {"overrides": overrides}, "state": {"type": "SCHEDULED"}}
         yield process
+    due(project, True)
 
 
-def deployments(project) -> list[dict]:
-    return ask(project, "/deployments/filter", {})
+def deployments(project, name) -> list[dict]:
+    return ask(project, "/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
 
 
 def asked_for(project) -> list[dict]:

@@ -114,7 +114,10 @@ VALUED = [[{"w": item, "len": len(item) / 4, "n": {"t": t}} for t, item in enume
           for row in (["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"], ["the", "cat", "barks"])]
 
 
-@pytest.mark.parametrize("items", [X, VALUED], ids=["texts", "numbers"])
+NEGATIVE = [[item | {"len": 0.8 - item["len"]} for item in row] for row in VALUED]  # some pairs sum to less than 0
+
+
+@pytest.mark.parametrize("items", [X, VALUED, NEGATIVE], ids=["texts", "numbers", "negative"])
 @pytest.mark.parametrize("params", SETTINGS, ids=lambda params: "-".join(f"{k}={v}" for k, v in params.items()))
 def test_the_objective_and_its_optimum_are_those_of_crfsuite(tmp_path, params, items):
     tight = {"max_iterations": 1000, "delta": 1e-13, "epsilon": 1e-10}

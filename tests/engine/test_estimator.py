@@ -333,6 +333,68 @@ def test_a_table_that_is_too_large_is_refused_before_it_is_made(monkeypatch):
         CRF().fit([[{"a": "b"}, dict.fromkeys("abcde", "x")]], [["A", "B"]])
 
 
+def measured(n=60, factor=1.0, seed=0):
+    """Tokens with a number, which decides the label; that of `also` is there now and then, 1 among its values."""
+    rng, X, y = np.random.default_rng(seed), [], []
+    for _ in range(n):
+        numbers = np.round(rng.normal(size=3), 3).tolist()
+        X.append([{"v": factor * number, "w": str(rng.choice(["a", "b"])),
+                   **({"also": factor * int(rng.integers(1, 4))} if t else {})} for t, number in enumerate(numbers)])
+        y.append(["P" if number > 0 else "N" for number in numbers])
+    return X, y  # fmt: skip
+
+
+def test_scales_are_learned_on_fit_and_kept_in_the_model(tmp_path):
+    """Values a thousand times as large make the same weights; answers are the same after save and load."""
+    (X, y), (large, _) = measured(), measured(factor=1000.0)
+    one, other = CRF(rho1=0.01, scale=True).fit(X, y), CRF(rho1=0.01, scale=True).fit(large, y)
+    values = [token["v"] for row in X for token in row]
+    assert one.model_.scales["U:v"] == pytest.approx(1.0 / np.std(values), rel=1e-9)
+    assert set(one.model_.scales) == {"U:v", "U:also"}
+    np.testing.assert_allclose(one.model_.theta, other.model_.theta, rtol=1e-6)
+    assert other.predict(large) == one.predict(X) and one.score(X, y) > 0.95
+    plain = CRF(rho1=0.01).fit(X, y)
+    assert not plain.model_.scales and abs(plain.model_.info["objective"] / one.model_.info["objective"] - 1.0) > 1e-4
+    one.save(tmp_path / "a.model")
+    back = CRF.load(tmp_path / "a.model")
+    assert back.scale is True and back.model_.scales == one.model_.scales
+    for a, b in zip(back.predict_marginals(X), one.predict_marginals(X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    again = CRF(rho1=0.01, scale=True, max_iterations=1).fit(X, y, start_from=one)
+    assert again.trace_[0]["objective"] == pytest.approx(one.trace_[-1]["objective"], rel=1e-9)
+
+
+def test_scales_are_those_of_the_pipeline(tmp_path):
+    """The same numbers in columns, by `template.scale` and by `CRF(scale=True)`; Python answers as the command does."""
+    from stage_runs import run_stages, small_params
+
+    from espalier.tasks import store
+    from espalier.tasks.answering import tagging
+
+    X, y = measured()
+    columns = [[(token["w"], repr(token["v"])) for token in row] for row in X]
+    lines = ["\n".join("\t".join((*cells, label)) for cells, label in zip(*pair, strict=True))
+             for pair in zip(columns, y, strict=True)]  # fmt: skip
+    (tmp_path / "a.conll").write_text("\n\n".join(lines) + "\n")
+    params = small_params()
+    params.ingest.source, params.ingest.path, params.ingest.test_path = "files", "a.conll", "a.conll"
+    params.ingest.dev_share, params.template.scale = 0.0, True
+    params.template.lines = ["U:%v[0,1]", "U:%x[0,0]", "B"]
+    run_stages(tmp_path, params, "ingest", "template", "weigh", "train")
+    pipeline = CRF.load(tmp_path / store.CANDIDATE)
+    crf = CRF(params.template.lines, rho1=0.01, scale=True).fit(columns, y)
+    assert pipeline.scale is True and crf.model_.scales.keys() == pipeline.model_.scales.keys() == {"U:%v[0,1]"}
+    assert crf.model_.scales["U:%v[0,1]"] == pytest.approx(pipeline.model_.scales["U:%v[0,1]"], rel=1e-12)
+    answers = tagging.tag(pipeline.model_, store.read_tokens(tmp_path, "train")[0])
+    assert [label for row in pipeline.predict(columns) for label in row] == list(answers)
+
+
+def test_scale_is_true_or_false():
+    with pytest.raises(EspalierError, match="scale is yes: expected True or False"):
+        CRF(scale="yes").fit([["a"]], [["X"]])
+    assert CRF(scale=True).fit([["a", "b"]], [["X", "Y"]]).model_.scales == {}, "there are no values"
+
+
 def test_templates_with_values_in_python():
     X, y = signs(40)
     rows = [[("x", str(token["v"])) for token in tokens] for tokens in X]
@@ -345,6 +407,7 @@ def test_templates_with_values_in_python():
 # Parameters that come back ------------------------------------------------------------------------
 
 OTHERS = {
+    "scale": True,
     "templates": TEMPLATES, "solver": "owlqn", "rho1": np.float64(0.2), "rho2": 0.5, "pairs": "all", "start": False,
     "max_iterations": np.int64(7), "tolerance": 0.01, "min_count": 2, "sparse": "dense", "verbose": False,
     "family": "memm", "dev_share": 0.3, "seed": 5, "smoothing": 0.25, "rare": 2,

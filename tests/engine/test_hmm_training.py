@@ -256,6 +256,68 @@ def test_a_mean_forgets_in_one_number_and_never_loses_itself():
     np.testing.assert_allclose(mean.take(), plain, rtol=1e-9)
 
 
+# ---- going on from an earlier model
+
+
+def test_an_earlier_model_is_what_a_new_one_begins_with():
+    data = mixed(5)[2]
+    options = HmmOptions("baum-welch", 0.02, max_iterations=4, tolerance=0.0)
+    found = fitted_tables(data, options)
+    model = hmm.labeller_of(found, OBSERVATIONS, LABELS, TEMPLATES, {})
+    start = hmm.start_from(model, found.space, OBSERVATIONS, LABELS)
+    for ours, theirs in zip(start.probabilities, found.probabilities, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(start.totals, found.totals)
+    assert start.weight == pytest.approx(data.weights.sum()) and start.updates == 0
+    assert fitted_tables(data, options, start).trace[0]["objective"] == pytest.approx(found.objective, rel=1e-9)
+
+
+def test_new_words_and_labels_have_a_place_in_what_is_begun_with():
+    found = fitted_tables(mixed(5)[2], HmmOptions("baum-welch", 0.02, max_iterations=4))
+    model = hmm.labeller_of(found, OBSERVATIONS, LABELS, TEMPLATES, {})
+    observations, labels = [*OBSERVATIONS[1:], "U0:new"], ["new", *LABELS]
+    stream = np.array([*STREAM[1:], 0])
+    random = np.random.default_rng(0)
+    ids = np.column_stack([random.choice([0, 1, 2, 6], 12), random.choice([3, 4], 12), np.full(12, 5)])
+    data = make_dataset(ids, random.integers(0, 4, 12), np.array([0, 5, 12]))
+    options = HmmOptions("stepwise", 0.02, batch=1, max_iterations=2)
+    space = space_of(data, 4, stream, emitting(TEMPLATES), options)
+    start = hmm.start_from(model, space, observations, labels)
+    p = start.probabilities
+    assert all(np.all(part >= 0) and np.all(np.isfinite(part)) for part in p)
+    np.testing.assert_allclose(space.by_label(p.cells) + p.unseen + p.unknown, 1)
+    gone_on = fit_tables(space, data, options, start=start)
+    assert gone_on.updates == 4 + int(start.weight) and gone_on.weight == pytest.approx(start.weight + 2)
+    again = hmm.labeller_of(gone_on, observations, labels, TEMPLATES, {})
+    assert again.info["hmm"]["updates"] == gone_on.updates and np.all(np.isfinite(again.theta))
+
+
+def test_what_was_learned_is_forgotten_step_by_step_and_not_at_once():
+    """A model that goes on with a few other sequences stays nearer to itself the more steps it has behind it."""
+    rows, labels, weights = drawn(0, lengths=(6, 5, 7, 4, 6, 5))
+    found = fitted_tables(dataset_of(rows, labels, weights), HmmOptions("stepwise", 0.01, batch=1, max_iterations=30))
+    model = hmm.labeller_of(found, OBSERVATIONS, LABELS, TEMPLATES, {})
+    others, other_labels, _ = drawn(7, lengths=(3, 4))
+    data, moved = dataset_of(others, other_labels), []
+    options = HmmOptions("stepwise", 0.01, batch=1, max_iterations=1)
+    space = space_of(data, 3, STREAM, emitting(TEMPLATES), options)
+    for updates in (0, 10, 1000):
+        start = hmm.start_from(model, space, OBSERVATIONS, LABELS)._replace(updates=updates, weight=0.0)
+        after = fit_tables(space, data, options, start=start)
+        moved.append(float(np.abs(after.probabilities.pairs - start.probabilities.pairs).sum()))
+    assert moved[0] > moved[1] > moved[2] > 0.0
+    counted = hmm.start_from(model, space, OBSERVATIONS, LABELS)._replace(updates=0, weight=1000.0)
+    assert fit_tables(space, data, options, start=counted).updates == 1002
+
+
+def test_a_model_of_other_templates_is_no_start():
+    found = fitted_tables(mixed(5)[2], HmmOptions("baum-welch", max_iterations=1))
+    model = hmm.labeller_of(found, OBSERVATIONS, LABELS, TEMPLATES, {})
+    space = found.space.__class__(found.space.emissions, found.space.stream, np.array([True, True]))
+    with pytest.raises(EspalierError, match="the earlier model has 3 templates, the data have 2"):
+        hmm.start_from(model, space, OBSERVATIONS, LABELS)
+
+
 # ---- data that teach little
 
 
@@ -275,10 +337,7 @@ def trained(data, training, **options):
 
 @pytest.mark.parametrize("training", sorted(TRAININGS))
 def test_a_label_that_emits_nothing(training):
-    """R is in no sequence: known words are all alike to it, and it is never the answer.
-
-    What tells labellings apart gives to its unknown word what the known ones lose.
-    """
+    """R is in no sequence: known words are all alike to it, and it is never the answer."""
     rows, labels, weights = drawn(5)
     data = dataset_of(rows, [[min(y, 1) for y in row] for row in labels], weights)
     model = trained(data, training)

@@ -381,7 +381,7 @@ def descents(packed, bounds, cuts, penalty, **options):
     return found[0]
 
 
-@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+@pytest.mark.parametrize("hessian", ["diagonal", pytest.param("full", marks=pytest.mark.long)])
 def test_blockwise_descent_leaves_the_same_bytes_however_the_blocks_lie(hessian):
     packed, penalty = words(3), ElasticNet(0.3, 0.01)
     bounds = cut(packed.dataset.offsets, 60)

@@ -48,7 +48,7 @@ def run(packed, solver="sbcd", **options):
                             **{"sweeps": 3000, "tolerance": 1e-9, **options})  # fmt: skip
 
 
-@pytest.mark.parametrize("at_once", [2, 10**6])
+@pytest.mark.parametrize("at_once", [pytest.param(2, marks=pytest.mark.long), 10**6])
 @pytest.mark.parametrize("solver", L1)
 def test_the_optimum_of_the_dense_problem(packed, solver, at_once, monkeypatch):
     """Also when only a few violators may come in at once: the limit delays and never stops."""

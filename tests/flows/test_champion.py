@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_project import ROOT, environment, run_python, set_params, write_project
+from small_project import ROOT, dvc_here, environment, run_here, run_python, set_params, write_project
 
 from espalier.engine.errors import EspalierError
 from espalier.flows import cli
@@ -31,11 +31,13 @@ def call(folder, *command):
 
 
 def dvc(folder, *arguments):
-    return call(folder, sys.executable, "-m", "dvc", *arguments)
+    if arguments[0] == "exp":  # of its own accord in other processes, which find their way by the first one
+        return call(folder, sys.executable, "-m", "dvc", *arguments)
+    return dvc_here(*arguments, cwd=folder, **IDENTITY, PATH=PATH)
 
 
 def espalier(folder, *arguments):
-    return run_python("-m", "espalier.flows.cli", *arguments, cwd=folder, timeout=SECONDS)
+    return run_here(cli.main, *arguments, cwd=folder)
 
 
 def retrain(folder, *overrides):

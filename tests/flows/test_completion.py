@@ -1,8 +1,12 @@
-"""Completion: what a real bash proposes, and that the other scripts name all there is."""
+"""Completion: what real shells propose, and that every script names all there is."""
 
+import os
+import pty
 import re
+import select
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -82,3 +86,56 @@ def test_the_command_prints_it_with_all_parameters(capsys):
     assert cli.main(["completion", "fish"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("# Completion of espalier for fish") and "crf.rho1=" in out and "weigh.seed=" in out
+
+
+def test_fish_proposes_commands_options_words_and_parameters(tmp_path):
+    if not shutil.which("fish"):
+        pytest.skip("no fish here")
+    (tmp_path / "script").write_text(script("fish", cli.DECLARED, cli.BEFORE, PARAMETERS), encoding="utf-8")
+    lines = ["re", "stage t", "tag --from conll", "run --set crf.", "run --di"]
+    asked = "; echo ----; ".join(f'complete -C "espalier {line}"' for line in lines)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"source ./script; {asked}"], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""
+    found = [[line.split("\t")[0] for line in part.split("\n") if line] for part in done.stdout.split("----\n")]
+    parameters = ["crf.rho1=", "crf.rho2="]
+    expected = [["reproduce", "restore"], ["template", "train"], ["conll", "conllu"], parameters, ["--direct"]]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "keys, completed",
+    [("sta", "stage"), ("stage te", "template"), ("run --dir", "--direct"), ("tag --decode post", "posterior"),
+     ("run --set train.s", "train.seed=")],
+)  # fmt: skip
+def test_zsh_completes_commands_options_words_and_parameters(tmp_path, keys, completed):
+    if not shutil.which("zsh"):
+        pytest.skip("no zsh here")
+    (tmp_path / "script").write_text(script("zsh", cli.DECLARED, cli.BEFORE, PARAMETERS), encoding="utf-8")
+    ours, theirs = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "PS1": "> "}
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+
+    def until(text, shown=""):
+        end = time.monotonic() + 60  # against hanging only
+        while text not in shown and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                shown += os.read(ours, 4096).decode().replace("\a", "")
+        return shown
+
+    try:
+        os.write(ours, b"autoload -Uz compinit; compinit -u; source ./script; echo re''ady\n")
+        assert "ready" in until("ready")
+        os.write(ours, f"espalier {keys}\t".encode())
+        rest = completed.removeprefix(keys.split()[-1])
+        assert until(keys + rest).rstrip().endswith(f"espalier {keys}{rest}")
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+        os.close(theirs)

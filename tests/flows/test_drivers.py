@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from small_project import dvc_here
 
 from espalier.flows.plots import PLOTS
 
@@ -42,7 +43,7 @@ def espalier(root: Path, *arguments: str) -> str:
 
 
 def dvc(root: Path, *arguments: str) -> str:
-    return call(root, sys.executable, "-m", "dvc", *arguments)
+    return dvc_here(*arguments, cwd=root)
 
 
 def make_project(root: Path) -> Path:
@@ -139,7 +140,8 @@ def test_other_parameters_are_not_recorded_as_the_projects_own(direct, tmp_path)
 
 
 def test_dvc_shows_metrics_and_plots(direct, tmp_path):
-    shown = json.loads(dvc(direct, "metrics", "show", "--json"))[""]["data"]["reports/metrics.json"]["data"]
+    told = call(direct, sys.executable, "-m", "dvc", "metrics", "show", "--json")
+    shown = json.loads(told)[""]["data"]["reports/metrics.json"]["data"]
     assert {"token_error", "sequence_error", "active_unigram", "active_bigram", "objective", "stop_reason"} <= set(
         shown
     )

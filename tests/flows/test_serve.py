@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 
 import psutil
 import pytest
+from shared_servers import DASHBOARD, SERVE, deployment_of, due, runs_of, serving
 from small_project import Background, ask, eventually, own_port, run_python, write_project
 
 from espalier.engine.errors import EspalierError
@@ -19,14 +20,6 @@ from espalier.flows.pipeline import STEPS
 from espalier.flows.server import choose_port
 from espalier.flows.settings import answers, dashboard_file
 
-QUICK = {"PREFECT_RUNNER_POLL_FREQUENCY": "2"}
-SERVE = """
-import sys
-from datetime import timedelta
-from pathlib import Path
-from espalier.flows.serve import serve
-serve(Path("."), **eval(sys.argv[1], {"timedelta": timedelta}))
-"""
 # A signal in the midst of beginning, in code that is made of text, as imports of dataclasses run it.
 EARLY = """
 import prefect.runner
@@ -36,49 +29,6 @@ async def begin_and_be_told_to_end(self):
     return await begin(self)
 prefect.runner.Runner.__aenter__ = begin_and_be_told_to_end
 """
-DASHBOARD = """
-import signal, sys
-from pathlib import Path
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are deaf to it
-from espalier.engine.errors import EspalierError
-from espalier.flows.serve import dashboard
-try:
-    dashboard(Path("."), *map(int, sys.argv[1:]))
-except EspalierError as error:
-    sys.exit(f"espalier: {error}")
-"""
-
-
-def serving(project, options: str, **more) -> Background:
-    return Background("-c", SERVE, options, cwd=project, **QUICK, **more)
-
-
-def runs_of(project, name, *kinds) -> list[dict]:
-    states = {"state": {"type": {"any_": list(kinds)}}} if kinds else {}
-    return ask(project, "/flow_runs/filter", {"deployments": {"name": {"any_": [name]}}, "flow_runs": states})
-
-
-def deployment_of(project, name) -> dict:
-    return ask(project, f"/deployments/name/retrain/{name}")
-
-
-def due(project, whether: bool) -> None:
-    """Let the schedule go on, or pause it."""
-    what = "resume" if whether else "pause"
-    ask(project, f"/deployments/{deployment_of(project, 'scheduled')['id']}/{what}_deployment", {})
-    assert deployment_of(project, "scheduled")["paused"] is not whether
-
-
-@pytest.fixture(scope="module")
-def schedule(tmp_path_factory):
-    """A schedule that is due every few seconds, with the server that it started."""
-    project = write_project(tmp_path_factory.mktemp("served") / "project")
-    with serving(project, f"{{'interval': timedelta(seconds=5), 'port': {own_port()}}}") as process:
-        process.project = project
-        process.wait_for("next run:", 300)
-        process.server = json.loads(dashboard_file(project).read_text(encoding="utf-8"))
-        process.api = process.server["api"]
-        yield process
 
 
 @pytest.mark.server
@@ -180,17 +130,6 @@ class TestSchedule:
         assert "Traceback" not in schedule.output
 
 
-@pytest.fixture(scope="module")
-def dashboard(tmp_path_factory):
-    project = write_project(tmp_path_factory.mktemp("dashboard") / "project")
-    port = own_port()
-    with Background("-c", DASHBOARD, str(port), cwd=project) as process:
-        process.project, process.port = project, port
-        process.url = process.wait_for("dashboard:", 300).split()[-1]
-        process.password = process.wait_for("the page asks for a password:", 300).split()[-1]
-        yield process
-
-
 @pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
@@ -244,9 +183,7 @@ class TestDashboard:
         assert "asks for another authentication string; set PREFECT_API_AUTH_STRING" in done.stderr
 
     def test_a_run_of_the_project_goes_there(self, dashboard):
-        code = "from pathlib import Path; from espalier.flows.run import run_flow; run_flow(Path('.'))"
-        done = run_python("-c", code, cwd=dashboard.project, timeout=400)
-        assert done.returncode == 0 and done.stderr == "", done.stderr
+        assert dashboard.done.returncode == 0 and dashboard.done.stderr == "", dashboard.done.stderr
         (run,) = ask(dashboard.project, "/flow_runs/filter", {})
         assert run["state_type"] == "COMPLETED"
 

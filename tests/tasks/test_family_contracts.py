@@ -116,7 +116,7 @@ def test_the_same_bytes_for_any_threads_and_shards(tmp_path, family):
 
 @ALL
 def test_a_sequence_of_weight_two_is_a_duplicate(tmp_path, family):
-    options = {"rho1": 0.0, "rho2": 0.1, "tolerance": 1e-12, "max_iterations": 2000, "dev_share": 0.0,
+    options = {"rho1": 0.0, "rho2": 0.1, "tolerance": 1e-9, "max_iterations": 2000, "dev_share": 0.0,
                "test_share": 0.0}  # fmt: skip
     answers = []
     for name, words in (("heavy", WORDS), ("twice", [*WORDS, *WORDS[:6]])):

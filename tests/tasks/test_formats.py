@@ -435,7 +435,9 @@ def test_an_empty_table_and_an_empty_file(tmp_path):
     assert "is empty; expected a table" in refusal(put(tmp_path, "b.parquet.gz", gzip.compress(b"")))
 
 
-@pytest.mark.parametrize("name", ["tokens.arrow", "tokens.arrows", "tokens.parquet"])
+@pytest.mark.parametrize(
+    "name", ["tokens.arrow", *(pytest.param(f"tokens.{end}", marks=pytest.mark.long) for end in ("arrows", "parquet"))]
+)
 def test_a_table_that_is_cut_anywhere_is_refused(tmp_path, name):
     data = dict(every_format(rows_of("X", "Y", "X", "Y")))[name]
     for end in range(len(data)):

@@ -33,7 +33,7 @@ def artefacts(folder, solver, *processor, **environment):
     return {name: content for name, content in tree(folder).items() if name != TIMES}
 
 
-@pytest.mark.parametrize("solver", ["owlqn", "pqn"])
+@pytest.mark.parametrize("solver", ["owlqn", pytest.param("pqn", marks=pytest.mark.long)])
 def test_the_processor_changes_no_byte(tmp_path, solver):
     """Other vectors for the compiler and numpy, other kernels of BLAS, other functions of the C library."""
     here = artefacts(tmp_path / "here", solver, OPENBLAS_CORETYPE="Haswell", ESPALIER_THREADS="2")

@@ -67,7 +67,7 @@ def test_the_points_go_down_and_are_told_one_by_one(swept):
     assert losses == sorted(losses, reverse=True)  # less of a penalty, a better fit
 
 
-@pytest.mark.parametrize("which", [1, 4])
+@pytest.mark.parametrize("which", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_a_point_is_what_training_alone_finds(swept, tmp_path, which):
     """The stages train and evaluate, with the rho1 of the point: the same objective, and the same errors of a model."""
     import shutil

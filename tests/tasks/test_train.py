@@ -400,3 +400,13 @@ def test_cold_and_warm_the_defaults_end_within_a_thousandth_of_the_optimum(proje
         found = train.main(project, params, Listening())
         assert found["stop_reason"] in ("converged", "optimal") and found["iterations"] > 0
         assert optimum * (1 - 1e-8) <= found["objective"] <= optimum * 1.001
+
+
+@pytest.mark.parametrize("solver, compiles", [("auto", 1), ("owlqn", 0)])
+def test_a_training_compiles_ahead_what_a_first_fit_needs(tmp_path, monkeypatch, solver, compiles):
+    asked = []
+    monkeypatch.setattr(train.warm_up, "before_first_fit", lambda: asked.append(solver))
+    params = small_params()
+    params.crf.solver = solver
+    run_stages(tmp_path, params, "ingest", "template", "weigh", "train")
+    assert len(asked) == compiles
