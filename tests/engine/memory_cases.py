@@ -21,10 +21,11 @@ import espalier.engine.runtime.jit  # noqa: E402, F401 - before anything else, s
 from espalier.engine.blockwise import blocks  # noqa: E402
 from espalier.engine.blockwise.blocks import BlockObjective, Blocks  # noqa: E402
 from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
-from espalier.engine.data.dataset import Dataset  # noqa: E402
+from espalier.engine.data.dataset import UNKNOWN, Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
 from espalier.engine.families import hmm  # noqa: E402
+from espalier.engine.families.hmm_options import NEEDS_LABELS, TRAININGS, HmmOptions  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
@@ -263,7 +264,20 @@ def local_models():
         model = hmm.fit(packed.dataset, names, stream, labels, lines, {})
         local = model.renumbered(packed.dataset, names)
         found += [model.theta, model.marginals(local), model.best(local)]
+        for training in TRAININGS:
+            options = HmmOptions(training, 0.01, max_iterations=3, batch=2)
+            data = packed.dataset if training in NEEDS_LABELS else with_gaps(packed.dataset)
+            model = hmm.fit(data, names, stream, labels, lines, {}, options)
+            found += [model.theta, model.log_likelihood(local), model.sample(3, longest=9).observations]
     return found
+
+
+def with_gaps(data):
+    """The first label of each second sequence is unknown, and all of each third."""
+    which, labels = np.repeat(np.arange(len(data.weights)), np.diff(data.offsets)), data.labels.copy()
+    labels[data.offsets[:-1][::2]] = UNKNOWN
+    labels[which % 3 == 1] = UNKNOWN
+    return data._replace(labels=labels)
 
 
 def documents():

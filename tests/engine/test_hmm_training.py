@@ -337,10 +337,7 @@ def trained(data, training, **options):
 
 @pytest.mark.parametrize("training", sorted(TRAININGS))
 def test_a_label_that_emits_nothing(training):
-    """R is in no sequence: known words are all alike to it, and it is never the answer.
-
-    What tells labellings apart gives to its unknown word what the known ones lose.
-    """
+    """R is in no sequence: known words are all alike to it, and it is never the answer."""
     rows, labels, weights = drawn(5)
     data = dataset_of(rows, [[min(y, 1) for y in row] for row in labels], weights)
     model = trained(data, training)
