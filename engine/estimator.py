@@ -59,6 +59,7 @@ from espalier.engine.optimise.solvers import minimise
 from espalier.engine.penalty_search import Development, PathOptions, Search, held_out
 from espalier.engine.runtime import compiling
 from espalier.engine.text.gazetteers import read_list
+from espalier.engine.text.pattern_sets import is_shipped, shipped_lines
 from espalier.engine.text.templates import (
     Template,
     check_columns,
@@ -119,8 +120,9 @@ class CRF(Conventions):
     Parameters
     ----------
     templates : list of str, str or None
-        Feature templates, `["U:%x[0,0]", "B"]`; tokens are rows of columns then. None: tokens are texts, lists of
-        attributes or dicts of them, where a number multiplies the weights of its attribute.
+        Feature templates, `["U:%x[0,0]", "B"]`, or some that come along, `"espalier:S3"`; tokens are rows of columns
+        then. None: tokens are texts, lists of attributes or dicts of them, where a number multiplies the weights of
+        its attribute.
     solver : str
         How the objective is minimised: `auto`, `owlqn`, `pqn`, `lbfgs`, `sbcd`, …
     rho1, rho2 : float
@@ -644,7 +646,9 @@ class CRF(Conventions):
         if self.templates is None and self.family in OBJECTIVES:
             return [], {}
         asked = WORDS if self.templates is None else self.templates
-        lines = asked.split("\n") if isinstance(asked, str) else list(asked)
+        lines = list(asked)
+        if isinstance(asked, str):
+            lines = shipped_lines(asked) if is_shipped(asked) else asked.split("\n")
         lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
         templates = parse(lines, "templates", lists)
         rows = [row for rows in sequences for row in rows_of(rows)]

@@ -141,7 +141,10 @@ class TemplateParams:
     lines: list[str] | None = option(
         LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
     )
-    file: str | None = option(None, "file of templates instead of `lines`, as for Wapiti or CRF++", "text?")
+    file: str | None = option(
+        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes along",
+        "text?",
+    )  # fmt: skip
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")
     shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
