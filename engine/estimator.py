@@ -49,6 +49,7 @@ from espalier.engine.interface.inputs import (
 )
 from espalier.engine.interface.notebook import page_of
 from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
+from espalier.engine.labels.abstention import check_limit, unsure
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import Transitions, named, transitions_of
 from espalier.engine.losses.chain_objective import active_weights
@@ -300,8 +301,9 @@ class CRF(Conventions):
 
     @_says_when_compiling
     def predict(
-        self, X: Inputs, method: str = "viterbi", scheme: bool | str = False, allowed: Labels | None = None
-    ) -> list[list[str]]:
+        self, X: Inputs, method: str = "viterbi", scheme: bool | str = False, allowed: Labels | None = None,
+        abstain: float | None = None,
+    ) -> list[list[str]]:  # fmt: skip
         """The labels of each sequence.
 
         Parameters
@@ -314,6 +316,8 @@ class CRF(Conventions):
             Keep to the transitions of the labels' scheme: True, or a name such as "iob1".
         allowed : list of rows of labels, optional
             What is known beforehand, in the form of the labels of `fit`.
+        abstain : float, optional
+            None stands for labels that are less probable than this, and for all labels of an entity that has one.
 
         Examples
         --------
@@ -326,7 +330,7 @@ class CRF(Conventions):
         """
         if method not in DECODERS:
             raise EspalierError(f"method is {method!r}: expected one of {', '.join(DECODERS)}")
-        return self._labelled(sequences_of(X), method, scheme, allowed)
+        return self._labelled(sequences_of(X), method, scheme, allowed, abstain)
 
     @_says_when_compiling
     def predict_nbest(
@@ -684,13 +688,23 @@ class CRF(Conventions):
 
     def _labelled(
         self, sequences: list[list[Any]], method: str = "viterbi", scheme: bool | str = False,
-        allowed: Labels | None = None,
+        allowed: Labels | None = None, abstain: float | None = None,
     ) -> list[list[str]]:  # fmt: skip
         model, data = self._prepared(sequences, allowed)
+        if abstain is not None:
+            check_limit(abstain)
+            model.require("probability")
         if not sequences:
             return []
-        ids = model.decoded(data, method, **self._restriction(scheme, allowed))
-        return _cut([model.labels[i] for i in ids], data.offsets)
+        only = self._restriction(scheme, allowed)
+        ids = model.decoded(data, method, **only)
+        if abstain is None:
+            return _cut([model.labels[i] for i in ids], data.offsets)
+        chances = model.marginals(data, **only)[np.arange(len(ids)), ids]
+        names: list[Any] = np.array([*model.labels, None], object)[
+            np.where(unsure(model.labels, ids, chances, data.offsets, abstain), -1, ids)
+        ].tolist()
+        return _cut(names, data.offsets)
 
     def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
         model = self._model()
