@@ -73,7 +73,7 @@ from espalier.engine.text.templates import (
 )
 from espalier.engine.text.values import scaled_dataset, unit_scales
 from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
-from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
+from espalier.engine.weights.stop_twins import ends_of, with_twin_kinds, with_twin_texts, with_twins
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
@@ -534,7 +534,7 @@ class CRF(Conventions):
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:
-            data = with_twins(data, twins_of(kinds))
+            data = with_twins(data, ends_of(kinds, "stop"))
             names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
         return Encoded(data, names, kinds, classes, lines, lists, streams, scales)
 

@@ -577,8 +577,9 @@ def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
         shown = "not shown" if name == "notify.webhook" else quoted(value)  # it may hold a key
         raise EspalierError(f"{where}: {name} is {shown}, expected {expected}")
     if meta["choices"] and converted not in meta["choices"]:
-        near = _nearest(converted, list(meta["choices"]))
-        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{near}")
+        near = difflib.get_close_matches(brief(converted), list(meta["choices"]), 1, 0.5)
+        guess = f": did you mean {near[0]!r}?" if near else ""
+        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{guess}")
     if meta["least"] is not None and not converted >= meta["least"]:
         raise EspalierError(f"{where}: {name} is {quoted(value)}, expected at least {meta['least']}")
     if meta["most"] is not None and not converted <= meta["most"]:

@@ -14,6 +14,7 @@ from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.objectives import objective_of
 from espalier.engine.labels import spans
 from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.losses.loss_table import LOG
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.text.lookup import make_vocabulary
@@ -95,22 +96,22 @@ def scores(data: Entities, model: Labeller, decoder: str) -> dict:
 
 
 def path(
-    patterns: str, loss: str, pi: float, penalties: list[float], scheme: bool, iterations: int, limit: int | None,
-    train: Path, dev: Path, test: Path,
+    patterns: str, loss: str, size: float, pi: float, penalties: list[float], scheme: bool, iterations: int,
+    limit: int | None, train: Path, dev: Path, test: Path,
 ) -> dict:  # fmt: skip
     """Models of one loss from the largest L2 penalty to the smallest, each from the one before.
 
-    The marginal loss, which is not convex, begins at the log loss, with the penalty that is as large beside it.
+    Other losses than the log loss begin at that one, with the penalty that is as large beside it: the marginal loss is
+    not convex, and the exponential one gets sooner to its minimum. `size` is how large the loss is beside the log loss.
     """
     data = entities_of(patterns, limit, train, dev, test)
     layout = make_layout("seen", data.train, len(data.labels), observation_kinds(data.observations))
     transitions = transitions_of(data.labels, SCHEME) if scheme else None
     objective = objective_of("crf", data.train, layout, "auto", loss, pi, transitions)
     theta, rows = None, []
-    if loss == "marginal":
-        length = len(data.train.labels) / len(data.train.weights)
-        log_loss = objective_of("crf", data.train, layout, transitions=transitions)
-        theta = minimise("lbfgs", log_loss, ElasticNet(0.0, length * penalties[0]), max_iterations=iterations).theta
+    if loss != LOG:
+        log_loss, penalty = objective_of("crf", data.train, layout, transitions=transitions), penalties[0] / size
+        theta = minimise("lbfgs", log_loss, ElasticNet(0.0, penalty), None, iterations, 1e-3).theta
     for rho2 in penalties:
         begin = time.perf_counter()
         found = minimise("lbfgs", objective, ElasticNet(0.0, rho2), theta, iterations, 1e-3)
