@@ -1,4 +1,4 @@
-"""Model files with further named tables: a round trip loses nothing, one checksum covers all, crafted files are refused.
+"""Model files with further named tables: a round trip loses nothing, crafted files are refused.
 
 Two families are made up here: one with weights and support rows, one of rules without any weights.
 """
