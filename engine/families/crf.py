@@ -8,12 +8,12 @@ import numpy as np
 from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.weights.stop_twins import twins_by_text, with_twins
 
 
-class CrfLabeller(Labeller):
+class CrfLabeller(WeightLabeller):
     """A trained chain."""
 
     family = "crf"
