@@ -9,14 +9,14 @@ from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError, quoted
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.labels.scheme import FORBIDDEN, Transitions, both, breaks, transitions_of
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.limits import Limits
 from espalier.engine.weights.stop_twins import twins_by_text, with_twins
 
 
-class CrfLabeller(Labeller):
+class CrfLabeller(WeightLabeller):
     """A trained chain."""
 
     family = "crf"
