@@ -28,7 +28,7 @@ def ends_of(kinds: np.ndarray, setting: str) -> np.ndarray:
     """The same; refused where no observation has one, as `setting` would do nothing."""
     if not np.any(np.asarray(kinds) & BIGRAM):
         raise EspalierError(
-            f"{setting} is true and no template has weights for pairs of labels, whose end this is: add the template B, "
+            f"{setting} is true and no template has weights for pairs of labels, whose end this is: add template B, "
             f"or set {setting} to false"
         )
     return twins_of(kinds)

@@ -7,6 +7,7 @@ import pytest
 from reference import hmm as oracle
 from reference import memm as automata
 
+from espalier import CRF
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm, load

@@ -265,6 +265,6 @@ def test_stops_without_pairs_are_refused():
     with pytest.raises(EspalierError) as refused:
         CRF(["U:%x[0,0]"], stop=True).fit([[["a"]]], [["X"]])
     assert str(refused.value) == (
-        "stop is true and no template has weights for pairs of labels, whose end this is: add the template B, or set "
+        "stop is true and no template has weights for pairs of labels, whose end this is: add template B, or set "
         "stop to false"
     )
