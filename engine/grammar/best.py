@@ -27,7 +27,7 @@ NONE = -np.inf
 
 
 class Nodes(NamedTuple):
-    """Trees as lists of nodes in preorder: the rule, from, to and where the left half ends; a string's from at[n] on."""
+    """Trees as lists of nodes in preorder: rule, from, to, where the left half ends; a string from at[n] on."""
 
     at: np.ndarray  # int64 [N + 1]
     rule: np.ndarray  # int32
@@ -93,12 +93,12 @@ def sparse_chart(words, brackets, tables, lists, open_spans, row, chart, active,
             if span > 1:
                 chart[c, :] = NONE
                 for k in range(i + 1, i + span if open_spans[c] else i):
-                    l, r = cell(i, k, length), cell(k, i + span, length)
-                    for n in range(count[l] if count[r] != -1 else 0):
-                        b = active[l, n]
-                        part = chart[l, b]
+                    one, two = cell(i, k, length), cell(k, i + span, length)
+                    for n in range(count[one] if count[two] != -1 else 0):
+                        b = active[one, n]
+                        part = chart[one, b]
                         for rule in range(left_at[b], left_at[b + 1]):
-                            value = chart[r, right[rule]]
+                            value = chart[two, right[rule]]
                             if value > NONE:
                                 value += part + log_binary[rule]
                                 if value > chart[c, parent[rule]]:
@@ -141,7 +141,7 @@ def dense_chart(words, brackets, tables, lists, rules, open_spans, row, products
 
 @kernel
 def best_rule(a, i, j, words, tables, lists, chart):
-    """(rule, where its left half ends) that gives a span its value; of equal ones the first, rules of one symbol last."""
+    """(rule, where its left half ends) that gives a span its value; of equal ones the first, unary rules last."""
     length = len(words)
     n_binary, n_lexical = len(tables.binary), len(tables.lexical)
     best, which, middle = NONE, -1, -1
@@ -184,7 +184,7 @@ def climb_down(words, tables, lists, chart, rule, start, end, middle, todo):
     return found
 
 
-class Room(NamedTuple):
+class TreeRoom(NamedTuple):
     row: np.ndarray
     chart: np.ndarray
     open_spans: np.ndarray
@@ -205,15 +205,17 @@ class Climber:
         self.rules = np.ascontiguousarray(rules)
         self.depth = 1 + len(np.unique(np.concatenate([grammar.above, grammar.below])))  # of a chain and its end
 
-    def room(self, length: int) -> Room:
+    def room(self, length: int) -> TreeRoom:
         size, wide = cells(length), self.tables.wide
         check_length(length, wide, self.memory, 1)
         other, square = (0, wide * wide) if self.dense else (size, 0)
-        return Room(np.empty(wide), np.empty((size, wide)), np.empty(size, np.uint8), np.empty((other, wide), np.int32),
-                    np.empty(other, np.int64), np.empty(square), np.empty((4, 2 * length * self.depth), np.int32),
-                    np.empty((2 * length * self.depth, 3), np.int64))  # fmt: skip
+        return TreeRoom(
+            np.empty(wide), np.empty((size, wide)), np.empty(size, np.uint8), np.empty((other, wide), np.int32),
+            np.empty(other, np.int64), np.empty(square), np.empty((4, 2 * length * self.depth), np.int32),
+            np.empty((2 * length * self.depth, 3), np.int64),
+        )  # fmt: skip
 
-    def fill(self, words: np.ndarray, brackets: np.ndarray, room: Room) -> float:
+    def fill(self, words: np.ndarray, brackets: np.ndarray, room: TreeRoom) -> float:
         """The chart of a string; log P of its likeliest tree."""
         if self.dense:
             dense_chart(words, brackets, self.tables, self.lists, self.rules, room.open_spans, room.row, room.products,
@@ -236,9 +238,11 @@ class Climber:
 
     def trees(self, data: Strings) -> Best:
         """The likeliest tree of each string."""
-        log_p = np.full(len(data), NONE)
+        log_p = np.full(data.total, NONE)
         pieces = threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
-        found = [part for parts in threads.run(lambda piece: self._piece(data, *piece, log_p), pieces) for part in parts]
+        found = [
+            part for parts in threads.run(lambda piece: self._piece(data, *piece, log_p), pieces) for part in parts
+        ]
         at = np.cumsum([0, *(part.shape[1] for part in found)], dtype=np.int64)
         nodes = Nodes(at, *np.concatenate(found, axis=1))
         counts = np.bincount(nodes.rule, np.repeat(data.weights, np.diff(at)), self.grammar.size)

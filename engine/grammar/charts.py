@@ -1,5 +1,6 @@
 """What the recursions share: rules in the order in which kernels meet them, cells of a chart, room for one."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -120,7 +121,7 @@ def cell(i, j, length):
     return i * length - i * (i - 1) // 2 + (j - i - 1)
 
 
-@kernel
+@partial(kernel, forceinline=False)  # whole numbers: nothing that depends on being inlined
 def mark_spans(brackets, length, open_spans):
     """open_spans[cell] = 0 where the span crosses a bracket, else 1."""
     open_spans[: length * (length + 1) // 2] = 1

@@ -18,11 +18,11 @@ def list_splits(i, j, length, top, exponent, lefts, rights, shares):
     """Cells of both halves and 2^(their exponents - top) of all splits, filled up to whole SPLITS by zero shares."""
     found = 0
     for k in range(i + 1, j):
-        l, r = cell(i, k, length), cell(k, j, length)
-        if exponent[l] != DEAD and exponent[r] != DEAD:
-            share = power(exponent[l] + exponent[r] - top)
+        one, two = cell(i, k, length), cell(k, j, length)
+        if exponent[one] != DEAD and exponent[two] != DEAD:
+            share = power(exponent[one] + exponent[two] - top)
             if share > 0.0:
-                lefts[found], rights[found], shares[found] = l, r, share
+                lefts[found], rights[found], shares[found] = one, two, share
                 found += 1
     full = (found + SPLITS - 1) // SPLITS * SPLITS
     for n in range(found, full):

@@ -26,7 +26,7 @@ TRAININGS = ("io", "vs", "kvs")
 
 
 @dataclass(frozen=True)
-class Options:
+class GrammarOptions:
     training: str = "io"
     brackets: bool = False  # whether trees have to keep to those of the strings
     k: int = 128  # of kvs
@@ -40,7 +40,7 @@ class Options:
     seed: int = 0
 
 
-class Fit(NamedTuple):
+class GrammarFit(NamedTuple):
     grammar: Grammar
     objective: float  # minus the log-probability of the strings before the last update
     reason: str  # why it ended, as in `engine.optimise.monitor`
@@ -48,7 +48,7 @@ class Fit(NamedTuple):
     skipped: float  # weight of the strings that cannot be derived
 
 
-def count(grammar: Grammar, data: Strings, options: Options) -> tuple[np.ndarray, np.ndarray]:
+def count(grammar: Grammar, data: Strings, options: GrammarOptions) -> tuple[np.ndarray, np.ndarray]:
     """(counts of the rules, log-probability of each string)."""
     if options.training == "io":
         return Machine(grammar).expected(data)
@@ -65,7 +65,7 @@ def total_log_p(data: Strings, log_p: np.ndarray) -> tuple[float, float]:
     found = log_p > -np.inf
     if not np.any(found & (data.weights > 0.0)):
         raise EspalierError(
-            f"the grammar derives none of {len(data)} strings: expected at least one; check words and start symbol"
+            f"the grammar derives none of {data.total} strings: expected at least one; check words and start symbol"
         )
     return float(np.sum(np.where(found, data.weights * np.where(found, log_p, 0.0), 0.0))), float(
         data.weights[~found].sum()
@@ -73,8 +73,9 @@ def total_log_p(data: Strings, log_p: np.ndarray) -> tuple[float, float]:
 
 
 def fit(
-    grammar: Grammar, data: Strings, options: Options, on_iteration: Callable[[dict, Grammar], bool | None] | None = None
-) -> Fit:  # fmt: skip
+    grammar: Grammar, data: Strings, options: GrammarOptions,
+    on_iteration: Callable[[dict, Grammar], bool | None] | None = None,
+) -> GrammarFit:  # fmt: skip
     """The grammar that the strings teach, begun from another one; `on_iteration` hears each step and may end it."""
     data = data if options.brackets else unbracketed(data)
     if options.max_iterations < 1:
@@ -82,13 +83,15 @@ def fit(
     return (_stepwise if options.stepwise else _batch)(grammar, data, options, on_iteration)
 
 
-def _heard(monitor: Monitor, iteration: int, value: float, skipped: float, grammar: Grammar, on_iteration) -> str | None:
+def _heard(
+    monitor: Monitor, iteration: int, value: float, skipped: float, grammar: Grammar, on_iteration
+) -> str | None:
     record = {"iteration": iteration, "objective": -value, "skipped": skipped, "rules": grammar.size}
     reason = monitor.check(record, grammar.probabilities)
     return "stopped" if on_iteration and on_iteration(record, grammar) else reason
 
 
-def _batch(grammar: Grammar, data: Strings, options: Options, on_iteration) -> Fit:
+def _batch(grammar: Grammar, data: Strings, options: GrammarOptions, on_iteration) -> GrammarFit:
     """Count all strings and renew the grammar, again and again; rules of probability zero go."""
     data, iteration = merged(data), 0
     monitor = Monitor(options.max_iterations, options.tolerance)
@@ -97,17 +100,17 @@ def _batch(grammar: Grammar, data: Strings, options: Options, on_iteration) -> F
         value, skipped = total_log_p(data, log_p)
         reason = _heard(monitor, iteration, value, skipped, grammar, on_iteration)
         if reason:
-            return Fit(grammar, -value, reason, monitor.history, skipped)
+            return GrammarFit(grammar, -value, reason, monitor.history, skipped)
         grammar, _ = pruned(normalised(grammar, counts, options.smoothing))
         iteration += 1
 
 
 def first_mean(grammar: Grammar, mean_length: float) -> np.ndarray:
-    """Statistics of a mean string in which all symbols occur alike: 2 T - 1 nodes, each rewritten as the grammar has it."""
+    """Statistics of a mean string, 2 T - 1 nodes: all symbols alike, rewritten as the grammar has it."""
     return grammar.probabilities * ((2.0 * mean_length - 1.0) / len(grammar.symbols))
 
 
-def _stepwise(grammar: Grammar, data: Strings, options: Options, on_iteration) -> Fit:
+def _stepwise(grammar: Grammar, data: Strings, options: GrammarOptions, on_iteration) -> GrammarFit:
     """Passes over the strings, the grammar renewed behind each batch from statistics that forget."""
     if options.batch < 1:
         raise EspalierError(f"batch is {options.batch}: expected at least 1 string")
@@ -119,16 +122,18 @@ def _stepwise(grammar: Grammar, data: Strings, options: Options, on_iteration) -
         grammar, value, skipped = _pass(grammar, ordered, statistics, options)
         reason = _heard(monitor, turn, value, skipped, grammar, on_iteration)
         if reason or turn == options.max_iterations:
-            return Fit(grammar, -value, reason or "max_iterations", monitor.history, skipped)
+            return GrammarFit(grammar, -value, reason or "max_iterations", monitor.history, skipped)
     raise AssertionError("a last pass ends the loop")
 
 
-def _pass(grammar: Grammar, data: Strings, statistics: ForgettingMean, options: Options) -> tuple[Grammar, float, float]:
+def _pass(
+    grammar: Grammar, data: Strings, statistics: ForgettingMean, options: GrammarOptions
+) -> tuple[Grammar, float, float]:
     """One pass: the renewed grammar, log P of each batch under the grammar before it, weight of what was skipped."""
     batch = _expected_batch(grammar, data) if options.training == "io" else _counted_batch(data, options)
     value = skipped = 0.0
-    for lo in range(0, len(data), options.batch):
-        hi = min(lo + options.batch, len(data))
+    for lo in range(0, data.total, options.batch):
+        hi = min(lo + options.batch, data.total)
         counts, log_p = batch(grammar, lo, hi)
         found, weights = log_p > -np.inf, data.weights[lo:hi]
         derived = float(weights[found].sum())
@@ -144,7 +149,7 @@ def _expected_batch(grammar: Grammar, data: Strings):
     """Expected counts of a batch by one machine whose probabilities are renewed, and in the same memory."""
     machine = Machine(grammar)
     room = make_room(int(data.lengths.max()), machine.tables, machine.dense)
-    log_p = np.full(len(data), -np.inf)
+    log_p = np.full(data.total, -np.inf)
 
     def batch(grammar: Grammar, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
         machine.renew(grammar)
@@ -153,5 +158,5 @@ def _expected_batch(grammar: Grammar, data: Strings):
     return batch
 
 
-def _counted_batch(data: Strings, options: Options):
+def _counted_batch(data: Strings, options: GrammarOptions):
     return lambda grammar, lo, hi: count(grammar, select(data, np.arange(lo, hi)), options)

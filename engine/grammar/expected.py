@@ -27,7 +27,7 @@ from espalier.engine.runtime.jit import kernel
 PATHS = ("auto", "dense", "sparse")
 
 
-class Room(NamedTuple):
+class ChartRoom(NamedTuple):
     """Memory of a piece; behind a call it holds the charts of its last string."""
 
     row: np.ndarray  # [wide]
@@ -40,7 +40,7 @@ class Room(NamedTuple):
     block: tuple  # of the dense path
 
 
-class Expected(NamedTuple):
+class RuleCounts(NamedTuple):
     counts: np.ndarray  # of all rules, in the order of `Grammar.probabilities`
     log_p: np.ndarray  # of each string; -inf where the grammar cannot derive it
 
@@ -79,16 +79,20 @@ def _dense_piece(data, lo, hi, tables, rules, room, wanted, log_p, counts, amoun
                           room.out, counts, amounts)  # fmt: skip
 
 
-def make_room(length: int, tables: Tables, dense_path: bool, wanted: bool = True) -> Room:
+def make_room(length: int, tables: Tables, dense_path: bool, wanted: bool = True) -> ChartRoom:
     """For strings of at most that length."""
     size, wide = cells(length), tables.wide
-    blocks, other = (dense.SPANS, 0 if dense_path else size), size if wanted else 0
-    square = (blocks[0], wide * wide if dense_path else 0)
+    listed, outside = 0 if dense_path else size, size if wanted else 0
+    square = (dense.SPANS, wide * wide if dense_path else 0)
     lists = length + dense.SPLITS
-    block = (np.empty(wide), np.empty(square), np.empty((dense.SPANS, wide)), np.empty(square),
-             np.empty((dense.SPANS, wide)), np.empty(lists, np.int64), np.empty(lists, np.int64), np.empty(lists))  # fmt: skip
-    return Room(np.empty(wide), np.empty((size, wide)), np.empty((other, wide)), np.empty(size, np.int64),
-                np.empty(size, np.uint8), np.empty((blocks[1], wide), np.int32), np.empty(blocks[1], np.int64), block)  # fmt: skip
+    block = (
+        np.empty(wide), np.empty(square), np.empty((dense.SPANS, wide)), np.empty(square),
+        np.empty((dense.SPANS, wide)), np.empty(lists, np.int64), np.empty(lists, np.int64), np.empty(lists),
+    )  # fmt: skip
+    return ChartRoom(
+        np.empty(wide), np.empty((size, wide)), np.empty((outside, wide)), np.empty(size, np.int64),
+        np.empty(size, np.uint8), np.empty((listed, wide), np.int32), np.empty(listed, np.int64), block,
+    )  # fmt: skip
 
 
 class Machine:
@@ -110,22 +114,22 @@ class Machine:
         if self.dense:
             self.rules[grammar.parent, self.columns] = grammar.binary
 
-    def expected(self, data: Strings, wanted: bool = True) -> Expected:
+    def expected(self, data: Strings, wanted: bool = True) -> RuleCounts:
         """Counts of all rules that are expected given the strings, each by its weight; log P of each string."""
         check_length(int(data.lengths.max()), self.tables.wide, self.memory, 2 if wanted else 1)
-        log_p = np.full(len(data), -np.inf)
+        log_p = np.full(data.total, -np.inf)
         pieces = threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
         parts = threads.run(lambda piece: self._piece(data, *piece, wanted, log_p), pieces)
         counts = np.zeros(self.grammar.size)
         for part in parts:
             counts += part
-        return Expected(counts, log_p)
+        return RuleCounts(counts, log_p)
 
     def _piece(self, data: Strings, lo: int, hi: int, wanted: bool, log_p: np.ndarray) -> np.ndarray:
         room = make_room(int(data.lengths[lo:hi].max()), self.tables, self.dense, wanted)
         return self.run(data, lo, hi, room, wanted, log_p)
 
-    def run(self, data: Strings, lo: int, hi: int, room: Room, wanted: bool, log_p: np.ndarray) -> np.ndarray:
+    def run(self, data: Strings, lo: int, hi: int, room: ChartRoom, wanted: bool, log_p: np.ndarray) -> np.ndarray:
         """Expected counts of some strings; `room` keeps the charts of the last one."""
         counts = np.zeros(self.grammar.size)
         if not self.dense:

@@ -9,7 +9,7 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.grammar.best import Climber
 from espalier.engine.grammar.charts import DEAD, LN2, MEMORY, cell
 from espalier.engine.grammar.closures import left_corners
-from espalier.engine.grammar.expected import Machine, Room, make_room
+from espalier.engine.grammar.expected import ChartRoom, Machine, make_room
 from espalier.engine.grammar.kbest import Chooser, Several
 from espalier.engine.grammar.rules import Grammar
 from espalier.engine.grammar.sparse import power
@@ -113,14 +113,14 @@ class Parser:
     def several(self, words: np.ndarray, k: int) -> Several:
         return self.chooser.several(np.asarray(words, np.int32), np.zeros((0, 2), np.int32), k)
 
-    def _charts(self, words, wanted: bool) -> tuple[Room, float]:
+    def _charts(self, words, wanted: bool) -> tuple[ChartRoom, float]:
         data, log_p = make_strings([words]), np.full(1, -np.inf)
         room = make_room(len(words), self.machine.tables, self.machine.dense, wanted)
         self.machine.run(data, 0, 1, room, wanted, log_p)
         return room, float(log_p[0])
 
     def posteriors(self, words) -> np.ndarray:
-        """[spans, symbols]: the expected number of each symbol over each span, spans as `engine.grammar.charts.cell`."""
+        """[spans, symbols]: the expected number of each symbol over each span, which `charts.cell` numbers."""
         room, log_p = self._charts(words, True)
         if log_p == -np.inf:
             raise EspalierError(f"the grammar cannot derive this string of {len(words)} words: there are no posteriors")

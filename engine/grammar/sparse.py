@@ -85,20 +85,20 @@ def list_active(c, left_at, chart, active, count):
 
 
 @kernel
-def join(c, l, r, weight, left_at, parent, right, binary, chart, active, count):  # fmt: skip
+def join(c, one, two, weight, left_at, parent, right, binary, chart, active, count):  # fmt: skip
     """Add what the rules make of two spans, side by side, to the one that they are together."""
-    for n in range(count[l]):
-        b = active[l, n]
-        part = weight * chart[l, b]
+    for n in range(count[one]):
+        b = active[one, n]
+        part = weight * chart[one, b]
         for rule in range(left_at[b], left_at[b + 1]):
-            value = chart[r, right[rule]]
+            value = chart[two, right[rule]]
             if value > 0.0:
                 chart[c, parent[rule]] += binary[rule] * part * value
 
 
 @kernel
 def inside(words, tables, open_spans, row, chart, exponent, active, count):
-    """e(A, i, j) = sum of p(A -> B C) e(B, i, k) e(C, k, j) (COURSE 4.2); O(T^3 rules of the symbols that are there)."""
+    """e(A, i, j) = sum of p(A -> B C) e(B, i, k) e(C, k, j) (COURSE 4.2), by the symbols that are there."""
     length = len(words)
     left_at, parent, right, binary = tables.left_at, tables.parent, tables.right, tables.binary
     spell(words, tables, row, chart, exponent)
@@ -110,11 +110,11 @@ def inside(words, tables, open_spans, row, chart, exponent, active, count):
                 chart[c, :] = 0.0
                 top = best_split(i, j, length, exponent) if open_spans[c] else DEAD
                 for k in range(i + 1, j if top != DEAD else i):
-                    l, r = cell(i, k, length), cell(k, j, length)
-                    if exponent[l] != DEAD and exponent[r] != DEAD:
-                        weight = power(exponent[l] + exponent[r] - top)
+                    one, two = cell(i, k, length), cell(k, j, length)
+                    if exponent[one] != DEAD and exponent[two] != DEAD:
+                        weight = power(exponent[one] + exponent[two] - top)
                         if weight > 0.0:
-                            join(c, l, r, weight, left_at, parent, right, binary, chart, active, count)
+                            join(c, one, two, weight, left_at, parent, right, binary, chart, active, count)
                 add_chains(c, tables.chains, row, chart)
                 settle(c, top, chart.shape[1], chart, exponent)
             list_active(c, left_at, chart, active, count)
@@ -152,19 +152,19 @@ def hand_words(words, tables, exponent, out, counts):
 
 
 @kernel
-def hand_down(c, l, r, weight, left_at, parent, right, binary, chart, active, count, out, counts):  # fmt: skip
+def hand_down(c, one, two, weight, left_at, parent, right, binary, chart, active, count, out, counts):  # fmt: skip
     """Outside values of two spans side by side from the one that they are together."""
-    for n in range(count[l]):
-        b = active[l, n]
-        part, here = chart[l, b], 0.0
+    for n in range(count[one]):
+        b = active[one, n]
+        part, here = chart[one, b], 0.0
         for rule in range(left_at[b], left_at[b + 1]):
-            value, above = chart[r, right[rule]], out[c, parent[rule]]
+            value, above = chart[two, right[rule]], out[c, parent[rule]]
             if value > 0.0 and above > 0.0:
                 share = above * binary[rule] * weight
                 here += share * value
-                out[r, right[rule]] += share * part
+                out[two, right[rule]] += share * part
                 counts[rule] += share * part * value
-        out[l, b] += here
+        out[one, b] += here
 
 
 @kernel
@@ -187,9 +187,9 @@ def outside(words, tables, weight, row, chart, exponent, active, count, out, cou
                 continue
             hand_chains(c, tables, row, chart, out, counts)
             for k in range(i + 1, j):
-                l, r = cell(i, k, length), cell(k, j, length)
-                if exponent[l] != DEAD and exponent[r] != DEAD:
-                    share = power(exponent[l] + exponent[r] - exponent[c])
+                one, two = cell(i, k, length), cell(k, j, length)
+                if exponent[one] != DEAD and exponent[two] != DEAD:
+                    share = power(exponent[one] + exponent[two] - exponent[c])
                     if share > 0.0:
-                        hand_down(c, l, r, share, left_at, parent, right, binary, chart, active, count, out, counts)
+                        hand_down(c, one, two, share, left_at, parent, right, binary, chart, active, count, out, counts)
     hand_words(words, tables, exponent, out, counts)

@@ -17,7 +17,8 @@ class Strings(NamedTuple):
     bracket_at: np.ndarray  # int64 [N + 1]
     brackets: np.ndarray  # int32 [B, 2], from and to (not included), within the string
 
-    def __len__(self) -> int:
+    @property
+    def total(self) -> int:
         return len(self.weights)
 
     @property
@@ -48,13 +49,15 @@ def make_strings(
     pairs = [np.asarray(list(found), np.int32).reshape(-1, 2) for found in listed]
     for number, (found, length) in enumerate(zip(pairs, lengths, strict=True)):
         if len(found) and not (found.min() >= 0 and found.max() <= length and np.all(found[:, 0] < found[:, 1])):
-            raise EspalierError(f"string {number} of {length} words has brackets outside of it, or with nothing in them")
+            raise EspalierError(
+                f"string {number} of {length} words has brackets outside of it, or with nothing in them"
+            )
     bracket_at = np.cumsum([0, *map(len, pairs)], dtype=np.int64)
     return Strings(flat, np.cumsum([0, *lengths], dtype=np.int64), given, bracket_at, np.concatenate(pairs))
 
 
 def unbracketed(data: Strings) -> Strings:
-    return data._replace(bracket_at=np.zeros(len(data) + 1, np.int64), brackets=np.zeros((0, 2), np.int32))
+    return data._replace(bracket_at=np.zeros(data.total + 1, np.int64), brackets=np.zeros((0, 2), np.int32))
 
 
 def select(data: Strings, numbers: np.ndarray) -> Strings:
@@ -70,7 +73,7 @@ def merged(data: Strings) -> Strings:
     """Equal strings with equal brackets once, with the sum of their weights, in the order of their first ones."""
     places: dict[tuple[bytes, bytes], int] = {}
     first, weights = [], []
-    for number in range(len(data)):
+    for number in range(data.total):
         words, brackets = data.row(number)
         key = words.tobytes(), np.unique(brackets, axis=0).tobytes()
         place = places.setdefault(key, len(first))

@@ -34,7 +34,7 @@ def grammar_of(rules, n=3, words=WORDS):
     """The engine's grammar, and for each of its rules the place in a row of the oracle's counts."""
     tables = [np.array(rows, float).reshape(-1, width) for rows, width in zip(rules[1:], (4, 3, 3), strict=True)]
     grammar = make_grammar([f"N{k}" for k in range(n)], words, rules.start, *tables)
-    orders = [np.lexsort((tables[0][:, 0], tables[0][:, 2], tables[0][:, 1])),
-              np.lexsort((tables[1][:, 0], tables[1][:, 1])), np.lexsort((tables[2][:, 1], tables[2][:, 0]))]  # fmt: skip
+    sorts = (0, 2, 1), (0, 1), (1, 0)
+    orders = [np.lexsort(tuple(rows[:, k] for k in by)) for rows, by in zip(tables, sorts, strict=True)]
     cuts = np.cumsum([0, len(tables[0]), len(tables[1])])
     return grammar, np.concatenate([order + cut for order, cut in zip(orders, cuts, strict=True)])

@@ -1,4 +1,4 @@
-"""Grammars against the enumeration of all trees; the toy grammar of the course; theorems about what estimation gives."""
+"""Grammars against the enumeration of all trees; the toy grammar of the course; theorems about estimation."""
 
 import math
 
@@ -11,7 +11,8 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.grammar import charts, estimation
 from espalier.engine.grammar.best import Climber
 from espalier.engine.grammar.closures import expected_visits
-from espalier.engine.grammar.estimation import Options, fit
+from espalier.engine.grammar.estimation import GrammarOptions as Options
+from espalier.engine.grammar.estimation import fit
 from espalier.engine.grammar.expected import Machine
 from espalier.engine.grammar.generating import generate
 from espalier.engine.grammar.kbest import Chooser
@@ -21,12 +22,13 @@ from espalier.engine.grammar.strings import make_strings, merged, select
 from espalier.engine.runtime import threads
 
 SAME = 1e-12  # of probabilities that are sums in another order
-CHAINS = 1e-9  # enumeration follows chains of rules of one symbol six steps
+CHAINS, DEPTH = 1e-4, 7  # enumeration follows chains of rules of one symbol so many steps
 STRINGS = [[0, 1, 2, 0, 1], [2], [1, 1], [0, 2, 1], [2, 2, 0, 1]]
 BRACKETS = [[(1, 3)], [], [(0, 2)], [(1, 3), (0, 1)], [(0, 3), (1, 3)]]
 PATHS = ("dense", "sparse")
 RULES = random_rules(3)
-CYCLIC = random_rules(5, density=0.4, unary=2)
+CYCLIC = random_rules(5, n=2, density=0.4, unary=1)
+SHORT = [[1], [0, 1], [1, 2]]
 
 
 def data(brackets=False, weights=None):
@@ -57,22 +59,19 @@ def test_log_p_and_expected_counts_are_those_of_all_trees(path, brackets):
 
 
 def test_rules_of_one_symbol_may_go_round():
-    grammar, order = grammar_of(CYCLIC)
-    found = Machine(grammar).expected(make_strings(STRINGS[1:4]))
-    counts = sum(oracle.counts(CYCLIC, oracle.trees(CYCLIC, words, (), 12)) for words in STRINGS[1:3])
-    assert np.exp(found.log_p[:2]) == pytest.approx(
-        [oracle.probability(CYCLIC, words, (), 12) for words in STRINGS[1:3]], rel=1e-5
-    )
-    assert Machine(grammar).expected(make_strings(STRINGS[1:3])).counts == pytest.approx(counts[order], rel=1e-3)
+    grammar, order = grammar_of(CYCLIC, 2)
+    found = Machine(grammar).expected(make_strings(SHORT))
+    weighted = [oracle.trees(CYCLIC, words, (), DEPTH) for words in SHORT]
+    assert np.exp(found.log_p) == pytest.approx([math.fsum(p for p, _ in one) for one in weighted], rel=CHAINS)
+    assert found.counts == pytest.approx(sum(oracle.counts(CYCLIC, one) for one in weighted)[order], abs=1e-4)
 
 
-@pytest.mark.parametrize("rules", [RULES, CYCLIC], ids=["plain", "cyclic"])
-def test_outside_times_inside_sums_to_one_at_every_word(rules):
+@pytest.mark.parametrize("rules, n", [(RULES, 3), (CYCLIC, 2)], ids=["plain", "cyclic"])
+def test_outside_times_inside_sums_to_one_at_every_word(rules, n):
     """Each position is below one lexical rule: the sum over symbols of f(A, i, i + 1) p(A -> x) is P."""
-    grammar, _ = grammar_of(rules)
-    weight = 1.0
+    grammar, _ = grammar_of(rules, n)
     for words in STRINGS:
-        counts = Machine(grammar).expected(make_strings([words], [weight])).counts
+        counts = Machine(grammar).expected(make_strings([words])).counts
         lexical = counts[len(grammar.binary) : len(grammar.binary) + len(grammar.lexical)]
         for word in set(words):
             assert lexical[grammar.word == word].sum() == pytest.approx(words.count(word), abs=SAME)
@@ -109,12 +108,11 @@ def test_the_likeliest_tree(path, brackets):
     assert list(zip(nodes.start[: nodes.at[1]], nodes.end[: nodes.at[1]], strict=True)) == spans
 
 
-@pytest.mark.parametrize("rules", [RULES, CYCLIC], ids=["plain", "cyclic"])
-def test_the_k_likeliest_trees(rules):
-    grammar, _ = grammar_of(rules)
+def test_the_k_likeliest_trees():
+    grammar, _ = grammar_of(RULES)
     chooser = Chooser(grammar)
     for words in STRINGS:
-        wanted = [math.log(p) for p, _ in oracle.best(rules, words, 60)]
+        wanted = [math.log(p) for p, _ in oracle.best(RULES, words, 60)]
         found = chooser.several(np.array(words, np.int32), np.zeros((0, 2), np.int32), 60)
         assert found.log_p == pytest.approx(wanted, abs=1e-10)
         trees = {tuple(nodes.ravel()) for nodes in found.nodes}
@@ -124,10 +122,11 @@ def test_the_k_likeliest_trees(rules):
 
 
 def test_the_k_likeliest_trees_of_a_chain_that_goes_round():
-    grammar, _ = grammar_of(CYCLIC)
-    found = Chooser(grammar).several(np.array([1], np.int32), np.zeros((0, 2), np.int32), 12)
-    wanted = [math.log(p) for p, _ in oracle.best(CYCLIC, [1], 12, (), 14)]
-    assert found.log_p == pytest.approx(wanted, abs=1e-10)
+    grammar, _ = grammar_of(CYCLIC, 2)
+    for words, k in (([1], 3), ([0, 1], 8)):  # those of which enumeration has all
+        found = Chooser(grammar).several(np.array(words, np.int32), np.zeros((0, 2), np.int32), k)
+        wanted = [math.log(p) for p, _ in oracle.best(CYCLIC, words, k, (), DEPTH)]
+        assert found.log_p == pytest.approx(wanted, abs=1e-10)
 
 
 @pytest.mark.parametrize("brackets", [False, True])
@@ -138,10 +137,14 @@ def test_counts_over_k_trees(brackets):
     assert counts == pytest.approx(wanted[order], abs=SAME) and log_p == pytest.approx(logs, abs=SAME)
 
 
-@pytest.mark.parametrize("rules", [random_rules(4, ends=0.8), random_rules(7, density=0.3, unary=1, ends=0.8)])
-def test_prefix_probabilities_are_sums_over_strings(rules):
-    grammar, _ = grammar_of(rules)
-    strings = oracle.strings_of(rules, 9, 1e-9)
+@pytest.mark.parametrize(
+    "rules, n",
+    [(random_rules(4, n=2, ends=0.9), 2), (random_rules(5, n=2, density=0.4, unary=1, ends=0.9), 2)],
+    ids=["plain", "cyclic"],
+)
+def test_prefix_probabilities_are_sums_over_strings(rules, n):
+    grammar, _ = grammar_of(rules, n)
+    strings = oracle.strings_of(rules, 7, 1e-6)
     lost = 1.0 - math.fsum(strings.values())
     found = np.exp(Parser(grammar).prefixes([0, 1, 1]))
     for n, prefix in enumerate([(0,), (0, 1), (0, 1, 1)]):
@@ -154,12 +157,12 @@ def test_prefix_probabilities_are_sums_over_strings(rules):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_long_strings_neither_under_nor_overflow(path):
-    """S -> S S .1, S -> a .9: P(a^n) = Catalan(n - 1) .1^(n - 1) .9^n; at 249 words below the smallest double."""
+    """S -> S S .1, S -> a .9: P(a^n) = Catalan(n - 1) .1^(n - 1) .9^n; log P < -700: below the smallest double."""
+    n = 120
     rare = make_grammar(["S"], ["a", "b"], 0, [[0, 0, 0, 0.1]], [[0, 0, 1e-3], [0, 1, 0.899]])
-    n = 249
     found = Machine(rare, path).expected(make_strings([[0] * n]))
     log_p = math.lgamma(2 * n - 1) - math.lgamma(n + 1) - math.lgamma(n) + (n - 1) * math.log(0.1) + n * math.log(1e-3)
-    assert log_p < -1200 and found.log_p[0] == pytest.approx(log_p, rel=1e-12)
+    assert log_p < -745 and found.log_p[0] == pytest.approx(log_p, rel=1e-12)
     assert found.counts[0] == pytest.approx(n - 1, rel=1e-10)
     assert Climber(rare, path).trees(make_strings([[0] * n])).log_p[0] == pytest.approx(
         (n - 1) * math.log(0.1) + n * math.log(1e-3), rel=1e-12
@@ -224,7 +227,8 @@ def test_strings_are_checked_and_equal_ones_are_looked_at_once():
 
 # ---- estimation
 
-SPANISH = """S Suj Pre 1|Suj Art Nom .5|Suj Art AN .3|AN Adj Nom 1|Suj Art NA .2|NA Nom Adj 1|Pre Verb Nom .3|Pre Verb .7
+SPANISH = """S Suj Pre 1|Suj Art Nom .5|Suj Art AN .3|AN Adj Nom 1|Suj Art NA .2|NA Nom Adj 1|Pre Verb Nom .3
+Pre Verb .7
 Art la 1|Nom vieja .1|Nom ayuda .2|Nom mujer .3|Nom pelea .2|Nom demanda .2|Verb demanda .3|Verb ayuda .2|Verb oculta .1
 Verb pelea .4|Adj vieja .3|Adj oculta .7"""
 SENTENCES = ["la vieja demanda ayuda", "la mujer oculta pelea", "la vieja ayuda"]
@@ -256,8 +260,10 @@ def test_the_toy_grammar_of_the_course_to_its_digits():
         lambda record, renewed: seen.append((math.exp(-record["objective"]), renewed)))  # fmt: skip
     assert np.exp(Parser(grammar).log_p(strings)) == pytest.approx([0.00342, 0.01266, 0.007])
     first = by_name(seen[1][1])
-    wanted = {"Suj -> Art Nom": 0.4447, "Suj -> Art AN": 0.2456, "Suj -> Art NA": 0.3096, "Pre -> Verb": 0.8886,
-              "Nom -> 'vieja'": 0.3788, "Nom -> 'demanda'": 0.2210, "Verb -> 'ayuda'": 0.5790, "Adj -> 'vieja'": 0.4423}  # fmt: skip
+    wanted = {
+        "Suj -> Art Nom": 0.4447, "Suj -> Art AN": 0.2456, "Suj -> Art NA": 0.3096, "Pre -> Verb": 0.8886,
+        "Nom -> 'vieja'": 0.3788, "Nom -> 'demanda'": 0.2210, "Verb -> 'ayuda'": 0.5790, "Adj -> 'vieja'": 0.4423,
+    }  # fmt: skip
     assert {name: first[name] for name in wanted} == pytest.approx(wanted, abs=1e-4)
     assert [p for p, _ in seen[:3]] == pytest.approx([3.03e-7, 1.54e-5, 4.92e-5], rel=5e-3)
 
@@ -267,7 +273,6 @@ def test_viterbi_score_converges_at_once_on_the_toy_grammar():
     run = fit(grammar, strings, Options("vs", max_iterations=5, tolerance=0.0))
     found = by_name(run.grammar)
     assert found["Pre -> Verb"] == 1.0 and found["Verb -> 'ayuda'"] == pytest.approx(2 / 3)
-    assert [record["objective"] for record in run.history][1:3] == pytest.approx([-math.log(1 / 13122 * 0.6667)] * 2, abs=2.0)
     assert run.history[1]["objective"] == pytest.approx(run.history[2]["objective"], abs=SAME)
 
 
@@ -339,13 +344,13 @@ def test_generated_strings_occur_as_often_as_their_probability():
     rules = random_rules(4, ends=0.8)
     grammar, _ = grammar_of(rules)
     made = generate(grammar, 20_000, seed=3, longest=12)
-    assert len(made.strings) == 20_000 and made.strings.lengths.max() <= 12
+    assert made.strings.total == 20_000 and made.strings.lengths.max() <= 12
     texts = [tuple(made.strings.row(n)[0].tolist()) for n in range(20_000)]
-    strings = oracle.strings_of(rules, 6, 1e-8)
+    strings = oracle.strings_of(rules, 4, 1e-6)
     for words in sorted(strings, key=strings.get)[-5:]:
         p = strings[words]
         assert abs(texts.count(words) / 20_000 - p) < 4 * math.sqrt(p / 20_000)
-    assert np.isfinite(Parser(grammar).log_p(select(made.strings, np.arange(50)))).all()  # with the brackets of the trees
+    assert np.isfinite(Parser(grammar).log_p(select(made.strings, np.arange(50)))).all()
 
 
 @pytest.mark.parametrize("training", ["io", "vs", "kvs"])

@@ -104,7 +104,9 @@ def bracketings(i, j):
     """All ways to cut a span in two, again and again: sets of spans."""
     if j == i + 1:
         return [frozenset([(i, j)])]
-    return [left | right | {(i, j)} for k in range(i + 1, j) for left in bracketings(i, k) for right in bracketings(k, j)]
+    return [
+        left | right | {(i, j)} for k in range(i + 1, j) for left in bracketings(i, k) for right in bracketings(k, j)
+    ]
 
 
 def most_recall(rules, words, symbols, depth=6):
@@ -115,7 +117,7 @@ def most_recall(rules, words, symbols, depth=6):
 
 
 def strings_of(rules, longest, floor=1e-12):
-    """{string: probability} of all strings of at most so many words, derivations from the left, those below floor lost."""
+    """{string: probability} of all strings of at most so many words; derivations less likely than `floor` are lost."""
     found, waiting = {}, [(1.0, (("symbol", rules.start),))]
     while waiting:
         p, form = waiting.pop()
