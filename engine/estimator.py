@@ -50,8 +50,9 @@ from espalier.engine.interface.inputs import (
 from espalier.engine.interface.notebook import page_of
 from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
 from espalier.engine.labels.measures import measure_of
-from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.labels.scheme import Transitions, named, transitions_of
 from espalier.engine.losses.chain_objective import active_weights
+from espalier.engine.losses.fixed_transitions import refuse_broken
 from espalier.engine.losses.loss_table import LOG, check_loss, check_pi
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
@@ -59,6 +60,7 @@ from espalier.engine.optimise.solvers import minimise
 from espalier.engine.penalty_search import Development, PathOptions, Search, held_out
 from espalier.engine.runtime import compiling
 from espalier.engine.text.gazetteers import read_list
+from espalier.engine.text.pattern_sets import is_shipped, shipped_lines
 from espalier.engine.text.templates import (
     Template,
     check_columns,
@@ -119,8 +121,9 @@ class CRF(Conventions):
     Parameters
     ----------
     templates : list of str, str or None
-        Feature templates, `["U:%x[0,0]", "B"]`; tokens are rows of columns then. None: tokens are texts, lists of
-        attributes or dicts of them, where a number multiplies the weights of its attribute.
+        Feature templates, `["U:%x[0,0]", "B"]`, or some that come along, `"espalier:S3"`; tokens are rows of columns
+        then. None: tokens are texts, lists of attributes or dicts of them, where a number multiplies the weights of
+        its attribute.
     solver : str
         How the objective is minimised: `auto`, `owlqn`, `pqn`, `lbfgs`, `sbcd`, …
     rho1, rho2 : float
@@ -135,6 +138,9 @@ class CRF(Conventions):
         Whether the last label of a sequence has weights of its own; `crf` only.
     weights : {"shared", "per-label"}
         Of a `memm`: whether the labels before share the weights of observations, or each has a model of its own.
+    scheme : str or None
+        Transitions that a tagging scheme forbids are impossible in training and in answers, `crf` only: "auto" (that of
+        the labels), "iob2", "iob1" or "bioes".
     max_iterations : int
         Iterations at most.
     tolerance : float
@@ -229,14 +235,14 @@ class CRF(Conventions):
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
         scale: bool = False, stop: bool = False, weights: str = "shared", loss: str = LOG, pi: float = 1.0,
         training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
-        order: str = "random",
+        order: str = "random", scheme: str | None = None,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
         self.smoothing, self.rare, self.scale, self.stop, self.weights = smoothing, rare, scale, stop, weights
-        self.loss, self.pi = loss, pi
+        self.loss, self.pi, self.scheme = loss, pi, scheme
         self.training, self.restarts, self.power = training, restarts, power
         self.alpha, self.batch, self.order = alpha, batch, order
 
@@ -452,6 +458,11 @@ class CRF(Conventions):
         family_of(self.family)
         if self.stop and self.family != "crf":
             raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {NO_STOP[self.family]}")
+        if self.scheme is not None and (not isinstance(self.scheme, str) or self.family != "crf"):
+            raise EspalierError(
+                f"scheme is {brief(self.scheme)} and family {self.family!r}: expected None, or with family 'crf' "
+                f"{AUTO!r} or the name of a tagging scheme"
+            )
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
         if self.weights not in (SHARED, PER_LABEL) or (self.weights == PER_LABEL and self.family != "memm"):
@@ -545,15 +556,19 @@ class CRF(Conventions):
         layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
         if earlier is not None:
             theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
+        transitions, keeps = self._transitions(train), {}
+        if transitions is not None:
+            refuse_broken(train.data, layout, transitions, train.labels, "scheme", "None")
+            keeps = {"scheme": named(train.labels, str(self.scheme))}
         solver = fitting(self.solver)
         own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
-            solver, self._objective(train.data, layout), penalty, theta0,
+            solver, self._objective(train.data, layout, transitions), penalty, theta0,
             self.max_iterations, self.tolerance, on_iteration=line, **own,
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
                 "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
-                **({"weights": self.weights} if self.weights != SHARED else {}),
+                **keeps, **({"weights": self.weights} if self.weights != SHARED else {}),
                 "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         if self.loss != LOG:
@@ -563,8 +578,12 @@ class CRF(Conventions):
         )
         self.trace_ = result.trace
 
-    def _objective(self, data: Dataset, layout: Layout) -> Any:
-        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi))
+    def _objective(self, data: Dataset, layout: Layout, transitions: Transitions | None) -> Any:
+        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi), transitions)
+
+    def _transitions(self, train: Encoded) -> Transitions | None:
+        """What the scheme that training keeps to allows."""
+        return None if self.scheme is None else transitions_of(train.labels, named(train.labels, self.scheme))
 
     def _hidden_markov(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
         """Counts, expected ones, or what tells labellings apart: see `training`."""
@@ -610,13 +629,14 @@ class CRF(Conventions):
         self._require("path", "rho1 to a number")
         rest, judged = held_out(train.data, self.dev_share, self.seed)
         layout = make_layout(self.pairs, rest, len(train.labels), train.kinds, self.start)
-        labeller = family_of(self.family).labeller
+        labeller, transitions = family_of(self.family).labeller, self._transitions(train)
+        info = {} if transitions is None else {"scheme": named(train.labels, str(self.scheme))}
         development = Development(
             judged, [train.labels[i] for i in judged.labels], train.labels,
-            lambda theta: labeller(train.labels, [], [], layout, theta), measure_of(None, train.labels),
+            lambda theta: labeller(train.labels, [], [], layout, theta, info), measure_of(None, train.labels),
         )  # fmt: skip
         search = Search(
-            self._objective(rest, layout), development,
+            self._objective(rest, layout, transitions), development,
             PathOptions(self.solver, float(self.rho2), self.max_iterations, self.tolerance),
             float(np.sum(rest.weights * np.diff(rest.offsets))),
             lambda point, theta: line.show(f"search: rho1 {point['rho1']:.3g}, {point['active']:,} active weights"),
@@ -644,7 +664,9 @@ class CRF(Conventions):
         if self.templates is None and self.family in OBJECTIVES:
             return [], {}
         asked = WORDS if self.templates is None else self.templates
-        lines = asked.split("\n") if isinstance(asked, str) else list(asked)
+        lines = list(asked)
+        if isinstance(asked, str):
+            lines = shipped_lines(asked) if is_shipped(asked) else asked.split("\n")
         lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
         templates = parse(lines, "templates", lists)
         rows = [row for rows in sequences for row in rows_of(rows)]
@@ -725,7 +747,7 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "training")
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training")
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared

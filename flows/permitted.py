@@ -26,7 +26,7 @@ VALUES = {
     "weigh": ("method", "clusters", "choose_clusters", "least_effective", "drift_limit", "iterations", "restarts",
               "smoothing", "seed"),
     "model": ("family",),
-    "crf": ("solver", "rho1", "rho2", "pairs", "start", "stop", "start_from", "sparse", "loss", "pi"),
+    "crf": ("solver", "rho1", "rho2", "pairs", "start", "stop", "start_from", "sparse", "loss", "pi", "scheme"),
     "memm": ("solver", "rho1", "rho2", "pairs", "start", "weights"),
     "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),

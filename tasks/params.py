@@ -17,6 +17,7 @@ import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import FAMILIES, hmm_options
+from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
@@ -141,7 +142,10 @@ class TemplateParams:
     lines: list[str] | None = option(
         LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
     )
-    file: str | None = option(None, "file of templates instead of `lines`, as for Wapiti or CRF++", "text?")
+    file: str | None = option(
+        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes along",
+        "text?",
+    )  # fmt: skip
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")
     shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
@@ -210,6 +214,10 @@ class Crf(Chain):
         "log", "what is minimised: of whole labellings (log), of each label by itself (marginal: not convex, begun by "
         "auto with an epoch of the log loss; goes with evaluate.decode: posterior), or of odds as in boosting "
         "(exponential: the log of it, so that the same rho1 and rho2 weigh far more)", "text", tuple(LOSSES),
+    )  # fmt: skip
+    scheme: str | None = option(
+        None, "transitions that this tagging scheme forbids (auto: that of the labels) are impossible in training and "
+        "in answers; null allows all", "text?", (AUTO, *PREFIXES),
     )  # fmt: skip
     pi: float = option(
         1.0, "exponential loss: a sequence of T tokens counts pi^T, so that long ones do not decide all", "number",
