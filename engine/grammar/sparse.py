@@ -15,7 +15,7 @@ FAR = 1000  # powers of two that a number is moved by at most
 @kernel
 def power(k):
     """2^k, and 0 where it is negligible."""
-    return math.ldexp(1.0, k) if k > -FAR else 0.0
+    return math.ldexp(1.0, int(k)) if k > -FAR else 0.0
 
 
 @kernel
