@@ -27,8 +27,10 @@ from espalier.engine import warm_start, warm_up
 from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
-from espalier.engine.families import hmm, require
+from espalier.engine.families import gp, hmm, require
 from espalier.engine.families import load as load_model
+from espalier.engine.families.gp_options import METHODS, PICKS, GpOptions
+from espalier.engine.families.gp_training import fit_gp
 from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS, HmmOptions
 from espalier.engine.families.hmm_training import emitting, fit_tables, space_of
 from espalier.engine.families.labeller import DECODERS, Labeller
@@ -77,11 +79,12 @@ from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_t
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
-NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing", "power", "alpha")
-WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare", "restarts", "batch")
+NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold")
+WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates")
 NO_STOP = {
     "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
     "hmm": "the end of a sequence is one of its events in any case; leave it out",
+    "gp": "its weights of pairs are of labels in a row alone; leave it out",
 }
 STARTS = {"hmm": ("hmm",)}  # families whose models a training can start from, where not those with weights
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
@@ -151,10 +154,10 @@ class CRF(Conventions):
         Which recursions; `auto` takes what is cheaper.
     verbose : bool or None
         Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
-    family : {"crf", "memm", "hmm"}
-        What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model. An HMM
-        has `training` and what stands behind it here, but no solver and no penalty; its tokens are texts, or rows of
-        columns with templates.
+    family : {"crf", "memm", "hmm", "gp"}
+        What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, a Gaussian
+        process. An HMM has `training` and what stands behind it here, but no solver and no penalty; its tokens are
+        texts, or rows of columns with templates. A Gaussian process has `degree` and what stands behind it.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
@@ -187,6 +190,20 @@ class CRF(Conventions):
         hmm, stepwise: sequences between two steps.
     order : {"random", "short", "long"}
         hmm, stepwise: sequences as chance has it, short ones first, or long ones.
+    degree : int
+        gp: the kernel of two tokens is (m + 1) ** degree, m being how many attributes they have in common; 1 to 8.
+    kappa, eta : float
+        gp: weight of the squared norm, and what a pair of labels in common adds to the kernel; above 0.
+    method : {"dense", "sparse"}
+        gp: whether every token of the training data supports labels, or few of them, chosen one by one.
+    share : float
+        gp, sparse: supports at most, a token and a label each, as a share of the distinct tokens.
+    coordinates : int
+        gp, sparse: supports that a sequence may bring when it is looked at.
+    threshold : float
+        gp, sparse: sequences with no gradient above it are passed over.
+    pick : {"random", "gradient"}
+        gp, sparse: the next sequence as chance has it, or the one with the largest gradient.
 
     Attributes
     ----------
@@ -235,7 +252,9 @@ class CRF(Conventions):
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
         scale: bool = False, stop: bool = False, weights: str = "shared", loss: str = LOG, pi: float = 1.0,
         training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
-        order: str = "random", scheme: str | None = None,
+        order: str = "random", scheme: str | None = None, degree: int = 2, kappa: float = 1.0, eta: float = 1.0,
+        method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
+        pick: str = "random",
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
@@ -245,6 +264,8 @@ class CRF(Conventions):
         self.loss, self.pi, self.scheme = loss, pi, scheme
         self.training, self.restarts, self.power = training, restarts, power
         self.alpha, self.batch, self.order = alpha, batch, order
+        self.degree, self.kappa, self.eta, self.method = degree, kappa, eta, method
+        self.share, self.coordinates, self.threshold, self.pick = share, coordinates, threshold, pick
 
     @_says_when_compiling
     def fit(
@@ -483,10 +504,14 @@ class CRF(Conventions):
             raise EspalierError(f"scale is {brief(self.scale)}: expected True or False")
         check_loss(self.loss, self.family)
         check_pi(self.pi)
-        for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS)):
+        for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS), ("method", tuple(METHODS)),
+                            ("pick", PICKS)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
-        for name, least, most in (("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1)):
+        for name, least, most in (
+            ("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1), ("degree", 1, 8),
+            ("kappa", 1e-9, None), ("eta", 1e-9, None), ("share", 1e-6, None), ("coordinates", 1, None),
+        ):  # fmt: skip
             value = getattr(self, name)
             if value < least or (most is not None and value > most):
                 up_to = "" if most is None else f" and at most {most}"
@@ -526,7 +551,7 @@ class CRF(Conventions):
             factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
             data = scaled_dataset(data, factors)
             scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
-        streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
+        streams = [] if self.family != "hmm" else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:
@@ -539,14 +564,16 @@ class CRF(Conventions):
         with fit_line(self.verbose, self.max_iterations) as line:
             if self.family in OBJECTIVES:
                 self._by_gradient(train, earlier, line)
-            else:
+            elif self.family == "hmm":
                 self._hidden_markov(train, earlier, line)
+            else:
+                self._by_kernel(train, line)
             self._tell(self.model_.info)
             if self.verbose:
                 record = self.trace_[-1]
                 line.say(
                     f"{self.stop_reason_.replace('_', ' ')} after {record['iteration']:,} iterations, "
-                    f"objective {record['objective']:,.6g}, {len(self.model_.theta):,} active weights of "
+                    f"objective {record['objective']:,.6g}, {sum(self.model_.sizes().values()):,} active weights of "
                     f"{self.model_.info['features']:,}"
                 )
 
@@ -607,6 +634,17 @@ class CRF(Conventions):
         self.model_ = hmm.labeller_of(found, train.observations, train.labels, train.lines, info)
         self.trace_ = found.trace
 
+    def _by_kernel(self, train: Encoded, line: FitLine) -> None:
+        """Rows of the training data that support labels."""
+        if self.rho1 == AUTO:
+            self._require("path", "rho1 to a number, which it does not use")
+        options = GpOptions(**{name: getattr(self, name) for name in GpOptions._fields})
+        chain = gp.chain_of(train.data, len(train.labels), train.kinds, options)
+        found = fit_gp(chain, options, lambda record, amounts, weights: line(record))
+        names = train.observations, train.labels, train.lines
+        self.model_ = gp.labeller_of(chain, found, options, *names, self._described(train))
+        self.trace_ = found.trace
+
     def _check_taught(self, data: Dataset, n_labels: int) -> None:
         """Refuse what an HMM cannot learn from."""
         if len(data.token_weights):
@@ -661,7 +699,7 @@ class CRF(Conventions):
 
     def _resolved(self, sequences: list[list[Any]]) -> tuple[list[Template], dict[str, list[str]]]:
         """The templates, with what the training data decide, and the lists that they name, read from the files."""
-        if self.templates is None and self.family in OBJECTIVES:
+        if self.templates is None and self.family != "hmm":
             return [], {}
         asked = WORDS if self.templates is None else self.templates
         lines = list(asked)

@@ -65,6 +65,10 @@ FAMILIES = {
         "hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from counts, known or expected",
         ANSWERS | GENERATIVE | {"warm_start", "partial"},
     ),
+    "gp": Family(
+        "gp:GpLabeller", "Gaussian process for sequences",
+        "Gaussian process, a conditional random field in the space of a kernel", ANSWERS,
+    ),
 }  # fmt: skip
 
 

@@ -163,6 +163,10 @@ class Labeller(Stored):
         return self.observations[observation]
 
     @abstractmethod
+    def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
+        """What is `shown` of largest size with its values, of one label or of all."""
+
+    @abstractmethod
     def shown_table(self) -> pa.Table:
         """What a listing shows of it, as a table with the columns of weights."""
 
@@ -205,6 +209,20 @@ class WeightLabeller(Labeller, Model):
     def shown(self) -> tuple[np.ndarray, np.ndarray]:
         """(slots, a value each): what a listing shows of its weights, by default all of them as they are."""
         return np.arange(len(self.theta)), self.theta
+
+    def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
+        slots, values = self.shown()
+        if label is not None:
+            mine = np.flatnonzero(self.layout.slots(slots)[3] == label)
+            slots, values = slots[mine], values[mine]
+        order = np.argsort(-np.abs(values), kind="stable")[:count]
+        slots, values = slots[order], values[order]
+        back = np.argsort(slots, kind="stable")
+        columns = [column[np.argsort(back)].tolist() for column in self.layout.slots(slots[back])]
+        return [
+            (Contribution(KINDS_OF_WEIGHTS[kind], *where), value)
+            for value, kind, *where in zip(values.tolist(), *columns, strict=True)
+        ]
 
     def shown_table(self) -> pa.Table:
         slots, values = self.shown()
