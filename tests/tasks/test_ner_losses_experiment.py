@@ -67,8 +67,8 @@ def test_development_data_choose():
 def test_full_cells_are_of_all_data_and_penalties_fit_the_loss(folder):
     cells = experiment(NAME).cells(Settings(False, folder))
     assert len({cell.key for cell in cells}) == len(cells) == 11
-    assert all(cell.arguments["limit"] is None and len(cell.arguments["penalties"]) == 4 for cell in cells)
-    assert report.penalties("log", Settings()) == [1.0, 0.316, 0.1, 0.0316]
+    assert all(cell.arguments["limit"] is None and len(cell.arguments["penalties"]) == 5 for cell in cells)
+    assert report.penalties("log", Settings()) == [1.0, 0.316, 0.1, 0.0316, 0.01]
 
 
 def test_abstention(folder):
