@@ -162,7 +162,8 @@ class CRF(Conventions):
     family : {"crf", "memm", "hmm", "gp", "hmsvm"}
         What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, a Gaussian
         process, a hidden Markov support vector machine. An HMM has `training` and what stands behind it here, but no
-        solver and no penalty; its tokens are texts, or rows of columns with templates. The last two have `degree` and what stands behind it.
+        solver and no penalty; its tokens are texts, or rows of columns with templates. The last two have
+        `degree` and what stands behind it.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
