@@ -17,6 +17,8 @@ import numpy as np
 from espalier.engine.chain.chain_lattice import _fill, _number_sets, checked_sets, lattice_blocks
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.hmsvm_options import MARGINS, SLACKS, HmsvmOptions
+from espalier.engine.families.hmsvm_passes import flat_sets, pass_over
+from espalier.engine.families.hmsvm_step import climb
 from espalier.engine.families.row_chain import RowChain
 from espalier.engine.lattice import decode
 from espalier.engine.lattice.lattice import Lattice
@@ -24,14 +26,15 @@ from espalier.engine.lattice.recursions import best_labellings, make_nbest_rows
 from espalier.engine.optimise.monitor import Monitor
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import dot
-from espalier.engine.similarity.overlaps import add_columns, own_gram
+from espalier.engine.similarity.overlaps import Overlaps, add_columns, own_gram
 from espalier.engine.similarity.rows import selected
 from espalier.engine.weights.layout import find_slots
 
 VIOLATED = 1e-9  # a margin missed by less is kept
 ZERO = 1e-12  # share of C below which an a_y is none
 STEPS = 10_000  # of the small problem at most
-LOOKS = 20  # at a sequence in one pass
+LOOKS = 3  # at a sequence in one search
+PASSES, ENOUGH = 200, 0.01  # over the working sets between searches; they end at a rise of this share of the gap asked
 NO_LIMIT = 1e300  # what is left of C where there is none
 
 
@@ -66,7 +69,7 @@ def check_options(options: HmsvmOptions) -> None:
 class Working:
     """One sequence: its rows, its working set, the a_y."""
 
-    def __init__(self, svm: "Machine", n: int):
+    def __init__(self, svm: "HmsvmState", n: int):
         data, chain = svm.chain.dataset, svm.chain
         self.positions = slice(int(data.offsets[n]), int(data.offsets[n + 1]))
         self.gold = data.labels[self.positions]
@@ -82,7 +85,7 @@ class Working:
         self.products = np.zeros((0, 0))
 
 
-class Machine:
+class HmsvmState:
     """A, H and the weights of pairs, and the working set of each sequence."""
 
     def __init__(self, chain: RowChain, options: HmsvmOptions):
@@ -208,10 +211,7 @@ class Machine:
         self.steps += 1
         self._push(seq, step)
         seq.a = a
-        kept = a > ZERO * min(max(seq.limit, 1.0), NO_LIMIT)
-        self._push(seq, np.where(kept, 0.0, -a))
-        seq.a, seq.set = a[kept], [one for one, keep in zip(seq.set, kept.tolist(), strict=True) if keep]
-        seq.products = np.ascontiguousarray(seq.products[kept][:, kept])
+        self._drop(seq)
         return True
 
     def _push(self, seq: Working, step: np.ndarray) -> None:
@@ -232,6 +232,42 @@ class Machine:
                     self.scores)  # fmt: skip
 
     # All of them.
+
+    def pass_over_sets(self) -> None:
+        """The a_y of all working sets near their best: many passes that look at the rows of the sets alone."""
+        sets, kept, a = flat_sets(self.sequences)
+        if not len(a):
+            return
+        chain, options, weights = self.chain, self.options, self.theta[self.chain.cells :]
+        some = selected(chain.rows, kept)
+        gram = Overlaps(some, chain.gram.n_attributes, chain.degree)
+        by_label, changed = np.ascontiguousarray(self.scores[kept].T), np.zeros((len(kept), chain.n_labels))
+        before, enough = a.copy(), ENOUGH * options.gap * max(abs(self.dual()), 1e-9)
+        for _ in range(PASSES):
+            rise = pass_over(
+                sets, a, by_label, weights, options.eta, options.slack == "hard", options.slack == "squared", some,
+                gram.index, chain.degree, gram.room(some)[0], changed, VIOLATED, STEPS,
+            )  # fmt: skip
+            if rise <= enough:
+                break
+        step = a - before
+        self.linear += dot(step, sets.loss)
+        each = np.repeat(step, np.diff(sets.place_ptr))
+        np.add.at(changed, (sets.row, sets.gold), each)
+        np.add.at(changed, (sets.row, sets.label), -each)
+        self.amounts[kept] += changed
+        self.scores += gram.product(changed, chain.rows)
+        for seq, lo, hi in zip(self.sequences, sets.ptr, sets.ptr[1:], strict=False):
+            seq.a = a[lo:hi].copy()
+            self._drop(seq)
+
+    def _drop(self, seq: Working) -> None:
+        """Labellings whose a_y are zero leave the working set."""
+        kept = seq.a > ZERO * min(max(seq.limit, 1.0), NO_LIMIT)
+        if not kept.all():
+            self._push(seq, np.where(kept, 0.0, -seq.a))
+            seq.a, seq.set = seq.a[kept], [one for one, keep in zip(seq.set, kept.tolist(), strict=True) if keep]
+            seq.products = np.ascontiguousarray(seq.products[kept][:, kept])
 
     def square(self) -> float:
         weights = self.theta[self.chain.cells :]
@@ -295,55 +331,15 @@ def _rows_in_common(gram, gold, one, other, places, theirs):
     return total
 
 
-@kernel
-def climb(a, left, products, slope, least, most):
-    """max slope'step - 1/2 step'Q step over a + step >= 0 with sum(step) <= left, in place; slope ends as it is there.
-
-    Along pairs, what is left of C being one more variable without a slope: from the one with the least slope that can
-    give to the one with the largest, until these differ by `least` at most. Each step rises.
-    """
-    k = len(a)
-    for _ in range(most):
-        up, top = -1, 0.0
-        for i in range(k):
-            if slope[i] > top:
-                up, top = i, slope[i]
-        down, low = -1, np.inf
-        for i in range(k):
-            if a[i] > 0.0 and slope[i] < low:
-                down, low = i, slope[i]
-        from_rest = left > 0.0 and 0.0 < low
-        if from_rest:
-            low = 0.0
-        if top - low <= least or (not from_rest and down < 0):
-            return
-        curve = products[up, up] if up >= 0 else 0.0
-        if not from_rest:
-            curve += products[down, down] - (2.0 * products[up, down] if up >= 0 else 0.0)
-        room = left if from_rest else a[down]
-        step = min(room, (top - low) / curve) if curve > 0.0 else room
-        if up >= 0:
-            a[up] += step
-            for i in range(k):
-                slope[i] -= step * products[i, up]
-        else:
-            left += step
-        if from_rest:
-            left -= step
-        else:
-            a[down] = 0.0 if step == room else a[down] - step
-            for i in range(k):
-                slope[i] += step * products[i, down]
-
-
 def fit_hmsvm(chain: RowChain, options: HmsvmOptions, heard: Callable | None = None) -> HmsvmFit:
     """Passes over the sequences until primal and dual are near; `heard` gets each record with A and the weights."""
     check_options(options)
-    machine = Machine(chain, options)
+    machine = HmsvmState(chain, options)
     monitor = Monitor(options.max_iterations, options.gap, scale=np.inf, least=10**9)
     reason, iteration = _told(monitor, machine, 0, 0, heard), 0
     while reason is None:
         changed = sum(machine.settle(n) for n in range(len(machine.sequences)))
+        machine.pass_over_sets()
         iteration += 1
         reason = _told(monitor, machine, iteration, changed, heard) or (None if changed else "line_search")
     supports = [len(seq.set) for seq in machine.sequences]
@@ -351,7 +347,7 @@ def fit_hmsvm(chain: RowChain, options: HmsvmOptions, heard: Callable | None = N
                     monitor.history, sum(supports), sum(count > 0 for count in supports))  # fmt: skip
 
 
-def _told(monitor: Monitor, machine: Machine, iteration: int, changed: int, heard: Callable | None) -> str | None:
+def _told(monitor: Monitor, machine: HmsvmState, iteration: int, changed: int, heard: Callable | None) -> str | None:
     """The record of a pass: what is minimised is the dual with the other sign."""
     missed, dual = machine.missed(), machine.dual()
     kept = machine.options.slack == "hard"

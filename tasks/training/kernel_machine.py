@@ -31,7 +31,7 @@ LOOKS = 3  # at a sequence in a pass of hmsvm, about
 LONG = 3600  # seconds of a training that deserves a word
 
 
-class Machine(NamedTuple):
+class KernelMachine(NamedTuple):
     """How one of these families is trained."""
 
     options: type
@@ -40,7 +40,7 @@ class Machine(NamedTuple):
     iterations: int  # that a training usually takes
 
 
-MACHINES = {"gp": Machine(GpOptions, gp, fit_gp, 200), "hmsvm": Machine(HmsvmOptions, hmsvm, fit_hmsvm, 30)}
+MACHINES = {"gp": KernelMachine(GpOptions, gp, fit_gp, 200), "hmsvm": KernelMachine(HmsvmOptions, hmsvm, fit_hmsvm, 30)}
 
 
 def options_of(job: Job) -> GpOptions | HmsvmOptions:
@@ -53,7 +53,7 @@ def options_of(job: Job) -> GpOptions | HmsvmOptions:
 # ---- the plan
 
 
-class Work(NamedTuple):
+class KernelWork(NamedTuple):
     """What the method of a training makes of its rows."""
 
     support: int  # numbers in A, at most
@@ -64,17 +64,17 @@ class Work(NamedTuple):
     sparser: str  # what would take less
 
 
-def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: int) -> Work:
+def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: int) -> KernelWork:
     cells = n_rows * len(job.labels)
     if job.family == "hmsvm":
         longest = int(np.diff(job.shards().offsets()).max(initial=0))
-        return Work(cells, LOOKS * tokens * n_rows, False, LOOKS, 24 * cells + 8 * tokens * longest, "hmsvm.C to less")
+        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, 24 * cells + 8 * tokens * longest, "hmsvm.C to less")
     if options.method == "dense":
-        return Work(cells, n_rows**2, True, 1, 8 * 90 * cells, "gp.method to sparse")
+        return KernelWork(cells, n_rows**2, True, 1, 8 * 90 * cells, "gp.method to sparse")
     support = int(np.ceil(options.share * n_rows)) + options.coordinates
     held = 80 * cells + 8 * options.coordinates * n_rows + 16 * support**2
     looks = 8 * support / options.coordinates / RECORDS
-    return Work(support, 2 * support * n_rows // RECORDS, True, looks, held, "gp.share to less")
+    return KernelWork(support, 2 * support * n_rows // RECORDS, True, looks, held, "gp.share to less")
 
 
 def plan(job: Job) -> dict:
@@ -104,7 +104,7 @@ def plan(job: Job) -> dict:
     } | advice(job, work, seconds, n_rows)  # fmt: skip
 
 
-def advice(job: Job, work: Work, seconds: float, n_rows: int) -> dict:
+def advice(job: Job, work: KernelWork, seconds: float, n_rows: int) -> dict:
     """A sentence about a training that will take long, and what else to set."""
     iterations = min(job.params.train.max_iterations, MACHINES[job.family].iterations)
     if seconds * iterations < LONG:

@@ -11,7 +11,8 @@ from test_gp import COLUMNS, problem
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmsvm
 from espalier.engine.families.hmsvm_options import HmsvmOptions
-from espalier.engine.families.hmsvm_training import Machine, climb, fit_hmsvm
+from espalier.engine.families.hmsvm_step import climb
+from espalier.engine.families.hmsvm_training import HmsvmState, fit_hmsvm
 from espalier.engine.similarity.overlaps import own_gram
 
 TIGHT = HmsvmOptions(gap=1e-7, pairs="all", max_iterations=3000)
@@ -95,13 +96,15 @@ def test_hard_margins_are_those_of_the_programme_and_are_kept():
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_the_dual_rises_at_every_step_and_bounds_are_kept(case):
     options, (data, kinds) = CASES[case], problem(seed=case + 3, weights=True)
-    machine = Machine(hmsvm.chain_of(data, 3, kinds, options), options)
+    machine = HmsvmState(hmsvm.chain_of(data, 3, kinds, options), options)
     before = 0.0
     for n in [*range(len(data.weights))] * 4:
         if machine.visit(n):
             assert machine.rises > 0
             assert machine.dual() == pytest.approx(before + machine.rises, abs=1e-9)
             before = machine.dual()
+    machine.pass_over_sets()
+    assert machine.dual() >= before
     for seq in machine.sequences:
         assert np.all(seq.a > 0)
         if options.slack == "sequence":
