@@ -68,7 +68,8 @@ def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: in
     cells = n_rows * len(job.labels)
     if job.family == "hmsvm":
         longest = int(np.diff(job.shards().offsets()).max(initial=0))
-        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, 24 * cells + 8 * tokens * longest, "hmsvm.C to less")
+        held = 24 * cells + 8 * tokens * longest
+        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, "hmsvm.C to less")
     if options.method == "dense":
         return KernelWork(cells, n_rows**2, True, 1, 8 * 90 * cells, "gp.method to sparse")
     support = int(np.ceil(options.share * n_rows)) + options.coordinates
