@@ -128,7 +128,7 @@ class _Cache(FunctionCache):
     _impl_class = _Kept
 
 
-class Part(CPUDispatcher):
+class InlinedKernel(CPUDispatcher):
     """What kernels that call a kernel find in its place."""
 
     def enable_caching(self):
@@ -140,7 +140,7 @@ class Part(CPUDispatcher):
 
 def give_part(whole: CPUDispatcher) -> None:
     """Let kernels that call this one take in its part; `whole` itself is what Python calls."""
-    part = Part(whole.py_func, targetoptions=whole.targetoptions, pipeline_class=_Part)
+    part = InlinedKernel(whole.py_func, targetoptions=whole.targetoptions, pipeline_class=_Part)
     if whole.stats.cache_path:
         part.enable_caching()
     whole.get_call_template, whole.get_overload = part.get_call_template, part.get_overload
