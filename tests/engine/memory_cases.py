@@ -6,6 +6,7 @@ Prints {case: its numbers} as JSON. Run by `test_fresh_memory` in processes whos
 import functools
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -24,11 +25,19 @@ from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
 from espalier.engine.data.dataset import UNKNOWN, Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
-from espalier.engine.families import hmm  # noqa: E402
+from espalier.engine.families import gp, hmm  # noqa: E402
+from espalier.engine.families.gp_options import METHODS, GpOptions  # noqa: E402
 from espalier.engine.families.hmm_options import NEEDS_LABELS, TRAININGS, HmmOptions  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
+from espalier.engine.grammar.best import Climber  # noqa: E402
+from espalier.engine.grammar.estimation import GrammarOptions, fit  # noqa: E402
+from espalier.engine.grammar.expected import Machine  # noqa: E402
+from espalier.engine.grammar.generating import generate  # noqa: E402
+from espalier.engine.grammar.parsing import Parser  # noqa: E402
+from espalier.engine.grammar.rules import full_grammar  # noqa: E402
+from espalier.engine.grammar.strings import make_strings  # noqa: E402
 from espalier.engine.labels.scheme import Transitions  # noqa: E402
 from espalier.engine.lattice import decode as lattice_decode  # noqa: E402
 from espalier.engine.lattice.lattice import make_lattice  # noqa: E402
@@ -272,12 +281,45 @@ def local_models():
     return found
 
 
+def grammars():
+    """Both paths of inside-outside, trees, the k best, training, what a string may be asked, generated strings."""
+    grammar, found = full_grammar(3, ["a", "b"], 1), []
+    texts, marks = [[0, 1, 1], [1], [0, -1], [0, 1, 0, 1, 1]], [[(0, 2)], [], [], [(1, 3)]]
+    strings = make_strings(texts, [1.0, 2.0, 1.0, 0.5], marks)
+    for path in ("dense", "sparse"):
+        expected, trees = Machine(grammar, path).expected(strings), Climber(grammar, path).trees(strings)
+        found += [expected.counts, np.exp(expected.log_p), trees.counts, np.exp(trees.log_p), *trees.nodes]
+    for settings in ({}, {"training": "vs"}, {"training": "kvs", "k": 3}, {"stepwise": True, "batch": 2}):
+        options = GrammarOptions(**settings)
+        found += [fit(grammar, strings, replace(options, max_iterations=2)).grammar.probabilities]
+    parser, words = Parser(grammar), [0, 1, 1, 0]
+    found += [parser.posteriors(words), *parser.most_recall(words), parser.prefixes(words)]
+    found += [parser.several(np.array(words), 9).log_p]
+    made = generate(grammar, 5, longest=300).strings
+    return [*found, made.words, made.brackets]
+
+
 def with_gaps(data):
     """The first label of each second sequence is unknown, and all of each third."""
     which, labels = np.repeat(np.arange(len(data.weights)), np.diff(data.offsets)), data.labels.copy()
     labels[data.offsets[:-1][::2]] = UNKNOWN
     labels[which % 3 == 1] = UNKNOWN
     return data._replace(labels=labels)
+
+
+def kernel_machines():
+    """What rows of training data say of the same data."""
+    found = []
+    for packed in PACKED:
+        labels = [str(y) for y in range(packed.layout.n_labels)]
+        names = [f"U{x}" for x in range(packed.layout.n_observations)]
+        kinds = np.array(packed.problem.kinds, np.uint8)
+        for method in METHODS:
+            options = GpOptions(3, 0.5, method=method, share=2.0, max_iterations=3)
+            model = gp.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
+            local = model.renumbered(packed.dataset, names)
+            found += [model.support.weight, model.theta, model.best(local), model.marginals(local)]
+    return found
 
 
 def documents():
@@ -341,7 +383,8 @@ CASES = {
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function
-       for function in (virtual, lattices, local_models, logistic, clusters, small_tables, alignment, texts)},
+       for function in (virtual, lattices, local_models, kernel_machines, logistic, clusters, small_tables,
+                        grammars, alignment, texts)},
 }  # fmt: skip
 
 
