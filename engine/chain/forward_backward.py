@@ -127,6 +127,20 @@ def _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
 
 
 @kernel
+def _scale_rows(alpha, v, scale, lo, hi):
+    """alpha times e in v, scaled to sum to 1 in each of the rows lo..hi - 1; scale becomes the sums."""
+    for r in range(lo, hi):
+        total = 0.0
+        for y in range(alpha.shape[1]):
+            alpha[r, y] *= v[r, y]
+            total += alpha[r, y]
+        scale[r] = total
+        inverse = 1.0 / total if total > 0.0 else 0.0
+        for y in range(alpha.shape[1]):
+            alpha[r, y] *= inverse
+
+
+@kernel
 def _pass_forward(factors, schedule, b, work):
     """alpha and scale of all rows of batch b from e."""
     begin, end, which = schedule.group_begin, schedule.group_end, schedule.group_set
@@ -154,15 +168,7 @@ def _pass_forward(factors, schedule, b, work):
             for r in range(lo, hi):
                 pass_sparse(n_labels, first_entry[p], last_entry[p], i_of, j_of, entry, alpha,
                             np.int64(before[base + r]), alpha, r)  # fmt: skip
-        for r in range(lo, hi):
-            total = 0.0
-            for y in range(width):
-                alpha[r, y] *= v[r, y]
-                total += alpha[r, y]
-            scale[r] = total
-            inverse = 1.0 / total if total > 0.0 else 0.0
-            for y in range(width):
-                alpha[r, y] *= inverse
+        _scale_rows(alpha, v, scale, lo, hi)
 
 
 @kernel
@@ -192,6 +198,16 @@ def forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work,
 
 
 @kernel
+def _finish_rows(alpha, v, gamma, scale, lo, hi):
+    """v = e beta / c and gamma = alpha beta of rows lo..hi - 1, from e in v and beta in gamma."""
+    for r in range(lo, hi):
+        inverse = 1.0 / scale[r] if scale[r] > 0.0 else 0.0
+        for y in range(alpha.shape[1]):
+            v[r, y] *= gamma[r, y] * inverse
+            gamma[r, y] *= alpha[r, y]
+
+
+@kernel
 def backward_batch(offsets, weights, factors, schedule, b, work, log_z):
     """weight * gamma and weight * v of all rows of batch b; zero in the sequences whose log_z is NaN."""
     begin, end, which = schedule.group_begin, schedule.group_end, schedule.group_set
@@ -210,11 +226,7 @@ def backward_batch(offsets, weights, factors, schedule, b, work, log_z):
             gamma[r, y] = 0.0
     for g in range(schedule.batch_groups[b + 1] - 1, schedule.batch_groups[b] - 1, -1):
         lo, hi, p = begin[g], end[g], which[g]
-        for r in range(lo, hi):
-            inverse = 1.0 / scale[r] if scale[r] > 0.0 else 0.0
-            for y in range(width):
-                v[r, y] *= gamma[r, y] * inverse
-                gamma[r, y] *= alpha[r, y]
+        _finish_rows(alpha, v, gamma, scale, lo, hi)
         if p < 0:
             continue
         if slot[p] >= 0:

@@ -15,7 +15,7 @@ os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
 import numba  # noqa: E402
 from numba.core import event  # noqa: E402
 
-from espalier.engine.runtime import compile_target, compiling, fresh_memory  # noqa: E402
+from espalier.engine.runtime import compile_target, compiling, fresh_memory, inlined  # noqa: E402
 from espalier.engine.runtime.kernel_cache import cache_directory, rests_on  # noqa: E402
 
 fresh_memory.install()
@@ -40,13 +40,20 @@ OPTIONS = {
 def kernel(function: Callable, **others) -> Callable:
     """The function, compiled when it is first called and kept with the other kernels of its module."""
     if DIRECTORY is None:
-        return numba.njit(**(OPTIONS | others))(function)
+        return _compiled(function, others)
     before = numba.config.CACHE_DIR  # numba looks at it when a function is decorated, and not later
     numba.config.CACHE_DIR = str(DIRECTORY / rests_on(Path(function.__code__.co_filename).resolve()))
     try:
-        return numba.njit(**(OPTIONS | others))(function)
+        return _compiled(function, others)
     finally:
         numba.config.CACHE_DIR = before
+
+
+def _compiled(function: Callable, others: dict) -> Callable:
+    whole = numba.njit(**(OPTIONS | others), pipeline_class=inlined.Whole)(function)
+    if whole is not function:  # as it is where numba is told to compile nothing
+        inlined.give_part(whole)
+    return whole
 
 
 class _Events(event.Listener):

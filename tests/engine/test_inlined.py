@@ -1,0 +1,95 @@
+"""Kernels taken in by other kernels: the same results from either side, in either order, compiled or from the cache."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
+
+KERNELS = """
+import sys
+import numpy as np
+from espalier.engine.runtime.jit import kernel
+
+
+@kernel
+def total(values):
+    found = 0.0
+    for value in values:
+        found += value
+    if found > 1000.0:
+        raise ValueError("too large", found)
+    return found
+
+
+@kernel
+def halved(values):
+    return total(values) / 2
+
+
+@kernel
+def shares(values):
+    print("of", values[0], (1, 2.0))
+    return values / halved(values)
+
+
+values = np.random.default_rng(0).random(1003)
+calls = {"total": lambda: total(values), "halved": lambda: halved(values), "shares": lambda: shares(values).sum()}
+found = {name: calls[name]() for name in sys.argv[1:]}
+for name, value in sorted(found.items()):
+    print(name, float(value).hex())
+try:
+    shares(3 * values)
+except ValueError as error:
+    print(error)
+print("compiled", sorted(kernel.__name__ for kernel in (total, halved, shares) if kernel.signatures))
+print("from the cache", sum(sum(kernel.stats.cache_hits.values()) for kernel in (total, halved, shares)))
+"""
+
+
+def run(folder, *order):
+    path = folder / "kernels.py"
+    path.write_text(KERNELS)
+    env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(path), *order], env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What Python sees that calls the outermost kernel alone, and the folder of its cache."""
+    folder = tmp_path_factory.mktemp("alone")
+    return run(folder, "shares"), folder
+
+
+def test_what_python_does_not_call_is_not_compiled_for_it(alone):
+    assert alone[0][-2:] == ["compiled ['shares']", "from the cache 0"]
+
+
+def test_what_is_taken_in_prints_and_raises(alone):
+    assert alone[0].count("of 0.6369616873214543 (1, 2.0)") == 1
+    assert any("too large" in line for line in alone[0])
+
+
+def test_from_the_cache_it_is_the_same(alone):
+    again = run(alone[1], "shares")
+    assert again[:-1] == alone[0][:-1] and again[-1] == "from the cache 1"
+
+
+def test_what_python_called_before_changes_nothing(alone, tmp_path):
+    """As it would where a kernel took in the machine code that another call had left."""
+    called = run(tmp_path, "total", "halved", "shares")
+    assert [line for line in called if line.startswith("shares")] == [
+        line for line in alone[0] if line.startswith("shares")
+    ]
+    assert called[-2] == "compiled ['halved', 'shares', 'total']"
+
+
+def test_a_kernel_that_is_compiled_later_finds_the_parts(alone):
+    """The parts are there, the kernel itself is not."""
+    assert run(alone[1], "halved")[-2:] == ["compiled ['halved', 'shares']", "from the cache 1"]
