@@ -15,7 +15,7 @@ os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
 import numba  # noqa: E402
 from numba.core import event  # noqa: E402
 
-from espalier.engine.runtime import compile_target, compiling, fresh_memory, inlined  # noqa: E402
+from espalier.engine.runtime import compile_target, compiling, fresh_memory  # noqa: E402
 from espalier.engine.runtime.kernel_cache import cache_directory, rests_on  # noqa: E402
 
 fresh_memory.install()
@@ -37,6 +37,11 @@ OPTIONS = {
 }
 
 
+# `inlined` reaches into numba's compiler. With versions it was not tried with, kernels are compiled as numba does by
+# itself: the same answers, other last bits, half as much compiling again.
+INLINES = numba.__version__.startswith("0.68.")
+
+
 def kernel(function: Callable, **others) -> Callable:
     """The function, compiled when it is first called and kept with the other kernels of its module."""
     if DIRECTORY is None:
@@ -50,6 +55,10 @@ def kernel(function: Callable, **others) -> Callable:
 
 
 def _compiled(function: Callable, others: dict) -> Callable:
+    if not INLINES:
+        return numba.njit(**(OPTIONS | others))(function)
+    from espalier.engine.runtime import inlined
+
     whole = numba.njit(**(OPTIONS | others), pipeline_class=inlined.Whole)(function)
     if whole is not function:  # as it is where numba is told to compile nothing
         inlined.give_part(whole)

@@ -51,9 +51,9 @@ print("from the cache", sum(sum(kernel.stats.cache_hits.values()) for kernel in 
 """
 
 
-def run(folder, *order):
+def run(folder, *order, before=""):
     path = folder / "kernels.py"
-    path.write_text(KERNELS)
+    path.write_text(before + KERNELS)
     env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, str(path), *order], env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -93,3 +93,10 @@ def test_what_python_called_before_changes_nothing(alone, tmp_path):
 def test_a_kernel_that_is_compiled_later_finds_the_parts(alone):
     """The parts are there, the kernel itself is not."""
     assert run(alone[1], "halved")[-2:] == ["compiled ['halved', 'shares']", "from the cache 1"]
+
+
+def test_with_another_numba_kernels_are_compiled_as_it_does_by_itself(alone, tmp_path):
+    said = run(tmp_path, "shares", before="import numba\nnumba.__version__ = '0.99.1'\n")
+    assert said[-2:] == ["compiled ['halved', 'shares', 'total']", "from the cache 0"]
+    value = [float.fromhex(lines[-4].split()[1]) for lines in (said, alone[0])]
+    assert value[0] == pytest.approx(value[1], rel=1e-12)
