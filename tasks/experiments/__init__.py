@@ -32,6 +32,8 @@ MODULES = {
     "citations": "espalier.tasks.experiments.citations_report",
     "palindromes": "espalier.tasks.experiments.palindromes_report",
     "stepwise": "espalier.tasks.experiments.stepwise_report",
+    "wsj-pcfg": "espalier.tasks.experiments.wsj_pcfg_report",
+    "triangles": "espalier.tasks.experiments.triangles_report",
 }
 ALL = "all"
 
