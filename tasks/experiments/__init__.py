@@ -34,6 +34,8 @@ MODULES = {
     "abstention": "espalier.tasks.experiments.abstention",
     "palindromes": "espalier.tasks.experiments.palindromes_report",
     "stepwise": "espalier.tasks.experiments.stepwise_report",
+    "wsj-pcfg": "espalier.tasks.experiments.wsj_pcfg_report",
+    "triangles": "espalier.tasks.experiments.triangles_report",
 }
 ALL = "all"
 

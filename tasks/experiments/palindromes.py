@@ -12,6 +12,7 @@ from espalier.engine.grammar.rules import Grammar, full_grammar, make_grammar
 from espalier.engine.grammar.strings import Strings, merged, unbracketed
 
 SYMBOLS, WORDS, LONGEST = 5, ["a", "b"], 400
+ORDINARY = 80  # words: longer strings are so unlikely that they add nothing to a mass
 DATA_SEED, CHECK_SEED, DRAWN_SEED = 1, 2, 3
 
 
@@ -52,8 +53,8 @@ def divergence(grammar: Grammar, checked: int) -> tuple[float, float]:
 
 
 def mass(grammar: Grammar, drawn: int) -> tuple[float, float]:
-    """Probability of the distinct ones among generated strings: of palindromes, and of others."""
-    data = merged(unbracketed(generate(grammar, drawn, DRAWN_SEED, LONGEST).strings))
+    """Probability of the distinct ones among generated strings of ordinary length: of palindromes, and of others."""
+    data = merged(unbracketed(generate(grammar, drawn, DRAWN_SEED, ORDINARY).strings))
     p, right = np.array([np.e**x for x in Parser(grammar).log_p(data)]), is_palindrome(data)
     return float(p[right].sum()), float(p[~right].sum())
 

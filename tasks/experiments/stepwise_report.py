@@ -33,7 +33,7 @@ def key(order: str, alpha: float, batch: int) -> str:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    sizes = ({"starts": 2, "strings": 60, "drawn": 500} if settings.quick else
+    sizes = ({"starts": 1, "strings": 30, "drawn": 200} if settings.quick else
              {"starts": STARTS, "strings": STRINGS, "drawn": DRAWN})  # fmt: skip
     passes, all_passes = (2, 5) if settings.quick else (PASSES, BATCH_PASSES)
     made = [Cell("batch", stepwise, {"alpha": 1.0, "batch": 0, "order": "random", "passes": all_passes} | sizes)]
