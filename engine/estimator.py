@@ -33,7 +33,7 @@ from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS
 from espalier.engine.families.hmm_training import emitting, fit_tables, space_of
 from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
-from espalier.engine.families.objectives import OBJECTIVES, objective_of
+from espalier.engine.families.objectives import OBJECTIVES, objective_of, refuse_triples
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
 from espalier.engine.interface.inputs import (
@@ -516,6 +516,8 @@ class CRF(Conventions):
             data = scaled_dataset(data, factors)
             scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
         streams = [] if self.family in OBJECTIVES else _streams(templates, texts, names)
+        if any(template.kind == "T" for template in templates):
+            refuse_triples(self.family, self.loss)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:

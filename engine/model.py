@@ -25,12 +25,14 @@ from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
 FORMAT = 4  # 1 had other names for what is beyond the edges; the checksum of 2 left the info out; 3 knew no families
-READABLE = (2, 3, FORMAT)
+WITH_TRIPLES = 5  # of models with weights for triples of labels alone: a column more
+READABLE = (2, 3, FORMAT, WITH_TRIPLES)
 COLUMNS = {
     "family": pa.dictionary(pa.int32(), pa.string()), "observation": pa.dictionary(pa.int32(), pa.string()),
     "previous": pa.dictionary(pa.int32(), pa.string()), "label": pa.dictionary(pa.int32(), pa.string()),
     "weight": pa.float64(),
 }  # fmt: skip
+BEFORE = "before"  # the label before the one before, of a triple
 REMEDY = "train it again or restore it with `dvc checkout`"
 
 
@@ -127,24 +129,35 @@ class Model:
     def table(self) -> pa.Table:
         family, observation, previous, label = self.layout.slots()
         labels = pa.array(self.labels, pa.string())
-        twin, kinds = _twins(self.observations), list(FAMILIES)
+        twin, kinds, n_labels = _twins(self.observations), list(self.layout.families), len(self.labels)
         if twin.any():
-            family, kinds = np.where(twin[observation], len(FAMILIES), family), [*FAMILIES, STOP]
+            family, kinds = np.where(twin[observation], len(kinds), family), [*kinds, STOP]
+        before = np.where(family == FAMILIES.index("trigram"), previous // n_labels, -1)
+        previous = np.where(before >= 0, previous % n_labels, previous)
         columns = {
             "family": _dictionary(family, kinds),
             "observation": _dictionary(observation, self.observations),
+            BEFORE: pa.DictionaryArray.from_arrays(pa.array(before, pa.int32(), mask=before < 0), labels),
             "previous": pa.DictionaryArray.from_arrays(pa.array(previous, pa.int32(), mask=previous < 0), labels),
             "label": pa.DictionaryArray.from_arrays(pa.array(label, pa.int32()), labels),
             "weight": pa.array(self.theta, pa.float64()),
         }
+        if self.format == FORMAT:
+            del columns[BEFORE]
         head = self._head() | {"checksum": self.checksum()}
         return pa.table(columns).replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
 
-    def _head(self, format: int = FORMAT, family: str | None = None) -> dict:
+    @property
+    def format(self) -> int:
+        """Of its file."""
+        return WITH_TRIPLES if self.layout.second_order else FORMAT
+
+    def _head(self, format: int | None = None, family: str | None = None) -> dict:
+        format = format or self.format
         head = {"format": format, "labels": self.labels, "templates": self.templates} | self.info
         return head | ({"family": family or self.family} if format > 3 else {})
 
-    def checksum(self, format: int = FORMAT, family: str | None = None) -> str:
+    def checksum(self, format: int | None = None, family: str | None = None) -> str:
         """SHA-256 over everything that the file holds, so that no change goes unnoticed; `format` tells how."""
         described = [json.loads(json.dumps(self._head(format, family))), self.observations]  # as they come back
         if format == 2:
@@ -216,13 +229,18 @@ def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
     label = _recode(columns["label"], codes, path, "label")
     observation = numbers_of(columns["observation"].indices, np.int32)
     weight = numbers_of(columns["weight"], np.float64)
-    if np.any((family == 2) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
+    before = _recode(columns[BEFORE], codes, path, BEFORE) if BEFORE in columns else np.full(len(label), -1)
+    triple = family == FAMILIES.index("trigram")
+    if np.any(triple != (before >= 0)) or ((BEFORE in columns) != (head["format"] == WITH_TRIPLES)):
+        raise EspalierError(f"{path}: a weight has two labels before it that it must not have, or lacks one; {REMEDY}")
+    if np.any(((family == 2) | triple) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
         raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
     if not np.all(np.isfinite(weight)):
         raise EspalierError(f"{path}: weight {int(np.argmin(np.isfinite(weight)))} is not finite; {REMEDY}")
     if np.any((family == len(FAMILIES)) != _twins(names)[observation]):
         raise EspalierError(f"{path}: a weight of the end is not of an observation at the end; {REMEDY}")
     family = np.where(family == len(FAMILIES), 0, family)
+    previous = np.where(triple, before * len(labels) + previous, previous)
     layout = _layout(len(labels), len(names), family, observation, previous, label)
     if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
         raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
@@ -287,15 +305,21 @@ def _check_schema(schema: pa.Schema, path: Path) -> None:
     if b"espalier" not in (schema.metadata or {}):
         raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}")
     found = [(field.name, field.type) for field in schema]
-    if found != list(COLUMNS.items()):
+    if found not in (list(COLUMNS.items()), list(_with_before().items())):
         shown = ", ".join(f"{brief(name)}: {brief(str(kind))}" for name, kind in found[:10])
         expected = ", ".join(f"{name}: {kind}" for name, kind in COLUMNS.items())
         raise EspalierError(f"{path}: columns {shown}, expected {expected}; {REMEDY}")
 
 
+def _with_before() -> dict:
+    """The columns of a model with triples of labels."""
+    columns = list(COLUMNS.items())
+    return dict([*columns[:2], (BEFORE, COLUMNS["previous"]), *columns[2:]])
+
+
 def _columns(table: pa.Table, path: Path) -> dict:
     columns = {}
-    for name in COLUMNS:
+    for name in table.column_names:
         chunks = table.column(name).combine_chunks()
         columns[name] = chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) and chunks.num_chunks else chunks
     if any(columns[name].null_count for name in ("family", "observation", "label", "weight")):
@@ -318,7 +342,7 @@ def _layout(n_labels: int, n_observations: int, family, observation, previous, l
     runs = []
     for index in range(len(FAMILIES)):
         mine = family == index
-        code = previous[mine] * n_labels + label[mine] if index == 2 else label[mine]
+        code = previous[mine].astype(np.int64) * n_labels + label[mine] if index >= 2 else label[mine]
         runs.append((np.bincount(observation[mine], minlength=n_observations), code))
     return _assemble(n_labels, runs)
 

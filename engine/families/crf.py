@@ -10,6 +10,7 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.lattice.blocks import LatticeBlock
+from espalier.engine.lattice.decode import NBest
 from espalier.engine.weights.stop_twins import twins_by_text, with_twins
 
 
@@ -26,6 +27,7 @@ class CrfLabeller(Labeller):
         return twins_by_text(self.observations)
 
     def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
+        """Without the scores of triples of labels, which the functions below add where there are some."""
         return lattice_blocks(self.prepared(data), self.layout, self.theta)
 
     def best(self, data: Dataset, **only) -> np.ndarray:
@@ -36,3 +38,10 @@ class CrfLabeller(Labeller):
 
     def log_partition(self, data: Dataset, **only) -> np.ndarray:
         return decode.log_partition(self.prepared(data), self.layout, self.theta, **only)
+
+    def nbest(self, data: Dataset, n: int, **only) -> NBest:
+        return decode.nbest(self.prepared(data), self.layout, self.theta, n, **only)
+
+    def log_probability(self, data: Dataset, labels: np.ndarray | None = None, **only) -> np.ndarray:
+        scores = decode.sequence_score(self.prepared(data), self.layout, self.theta, labels)
+        return scores - self.log_partition(data, **only)

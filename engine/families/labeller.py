@@ -21,6 +21,7 @@ from espalier.engine.lattice.decode import NBest
 from espalier.engine.lattice.limits import Limits, make_limits
 from espalier.engine.model import Model
 from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
+from espalier.engine.weights.layout import SPAN
 
 DECODERS = ("viterbi", "posterior")
 DEFAULT = DECODERS[0]
@@ -29,9 +30,9 @@ DEFAULT = DECODERS[0]
 class Contribution(NamedTuple):
     """Where a part of a score comes from: an observation and a label, or two labels in a row."""
 
-    kind: str  # unigram, start or bigram
+    kind: str  # unigram, start, bigram or trigram
     observation: int
-    previous: int  # -1 where it has none
+    previous: int  # the label before, of a trigram y'' Y + y'; -1 where it has none
     label: int
     value: float = 1.0  # of the observation
 
@@ -150,22 +151,34 @@ class Labeller(Model):
     # What it is made of, for people.
 
     def contributions(
-        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = (), earlier: int = -1
     ) -> Iterator[tuple[Contribution, float]]:
         """What the score of `label` at a position is the sum of; `row` is of `prepared` data, `before` -1 at first.
 
-        `valued` are observations with their values.
+        `valued` are observations with their values; `earlier` is the label before the one before, -1 for none.
         """
         for x, value in valued:
             slot = self.slot("unigram", x, label) if x >= 0 else -1
             if slot >= 0:
                 yield Contribution("unigram", x, -1, label, value), value * float(self.theta[slot])
-        pair = ("start", label) if before < 0 else ("bigram", before * len(self.labels) + label)
+        n_labels = len(self.labels)
+        codes = [("unigram", label), ("start", label) if before < 0 else ("bigram", before * n_labels + label)]
+        if earlier >= 0:
+            codes.append(("trigram", (earlier * n_labels + before) * n_labels + label))
         for x in row.tolist():
-            for kind, code in (("unigram", label), pair) if x >= 0 else ():
+            for kind, code in codes if x >= 0 else ():
                 slot = self.slot(kind, x, code)
                 if slot >= 0:
-                    yield Contribution(kind, x, before if kind == "bigram" else -1, label), float(self.theta[slot])
+                    previous = code // n_labels if SPAN[kind] > 1 else -1
+                    yield Contribution(kind, x, previous, label), float(self.theta[slot])
+
+    def labels_before(self, previous: int, kind: int) -> list[str]:
+        """The labels that a weight has before its own, by what `Layout.slots` says: none, one, or two."""
+        if previous < 0:
+            return []
+        n_labels = len(self.labels)
+        two = kind == KINDS_OF_WEIGHTS.index("trigram")
+        return [self.labels[y] for y in (divmod(int(previous), n_labels) if two else (int(previous),))]
 
     def text_of(self, observation: int) -> str:
         """The text of a contribution's observation."""
@@ -197,5 +210,5 @@ class Labeller(Model):
 
     def sizes(self) -> dict[str, int]:
         """How much it holds, by kinds of weights, as trace and report count it."""
-        bounds = [0, *self.layout.bounds(), self.layout.size]
-        return {f"active_{name}": b - a for name, a, b in zip(KINDS_OF_WEIGHTS, bounds, bounds[1:], strict=False)}
+        ends, kinds = self.layout.ends(), self.layout.families
+        return {f"active_{name}": b - a for name, a, b in zip(kinds, ends, ends[1:], strict=False)}

@@ -1,12 +1,14 @@
 """The losses that gradients train: `OBJECTIVES` by the name of the family; one that counts has none."""
 
 from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
+from espalier.engine.families import require
 from espalier.engine.families.memm import MemmObjective
-from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.loss_table import LOG, check_loss
+from espalier.engine.losses.triple_objective import loss_of_chain
 from espalier.engine.weights.layout import Layout
 
-OBJECTIVES = {"crf": ChainObjective, "memm": lambda data, layout, sparse: MemmObjective(data, layout)}
+OBJECTIVES = {"crf": loss_of_chain, "memm": lambda data, layout, sparse: MemmObjective(data, layout)}
 
 
 def objective_of(
@@ -14,6 +16,8 @@ def objective_of(
 ):  # fmt: skip
     """The objective of a family over data in this process; `pi` is the length weight of the exponential loss."""
     check_loss(loss, family)
+    if layout.second_order:
+        refuse_triples(family, loss)
     if loss == "marginal":
         from espalier.engine.losses.marginal_loss import MarginalObjective  # a fit loads no loss but its own
 
@@ -23,3 +27,13 @@ def objective_of(
 
         return ExponentialObjective(data, layout, sparse, pi)
     return OBJECTIVES[family](data, layout, sparse)
+
+
+def refuse_triples(family: str, loss: str = LOG, setting: str = "family") -> None:
+    """Refuse templates that begin with T where a family, or a loss, has no weights for triples of labels."""
+    require(family, "triples", "leave out the templates that begin with T", setting)
+    if loss != LOG:
+        raise EspalierError(
+            f"loss is {loss}, and templates that begin with T are trained by the log loss alone: set it to {LOG}, or "
+            "leave them out"
+        )

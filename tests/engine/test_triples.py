@@ -9,13 +9,8 @@ from reference import chain, triples
 from reference.problems import random_problem
 
 from espalier.engine.decoding import decode
-from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
-from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.losses.triple_objective import TripleObjective, loss_of_chain
-from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solvers import SOLVERS, minimise
-from espalier.engine.runtime import threads
+from espalier.engine.losses.triple_objective import TripleObjective
 from espalier.engine.weights.layout import make_layout, merged, seen_layout
 from espalier.engine.weights.seen_counts import SeenCounts
 
