@@ -94,6 +94,12 @@ def _refuse_pairs_of_values(valued: np.ndarray, layout: Layout) -> None:
         )
 
 
+def refuse_triples_in(layout: Layout, what: str) -> None:
+    """For what looks at labels and pairs of them alone."""
+    if layout.second_order:
+        raise EspalierError(f"{what} cannot have weights for triples of labels: leave out templates that begin with T")
+
+
 def check_labels(labels: np.ndarray, layout: Layout) -> None:
     """Refuse unknown labels where each position must have one."""
     unknown = np.flatnonzero((labels < 0) | (labels >= layout.n_labels))

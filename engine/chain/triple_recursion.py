@@ -95,6 +95,7 @@ def forward_sequence(lo, hi, row, sets, triples, factors, entries, work, more):
     """alpha (A_t) and scale of the positions lo..hi - 1, and what c is the sum of; e is in v."""
     alpha, v, scale, part = work.alpha, work.v, work.scale, more.part
     ahead, before, n_labels, width = more.ahead, more.c_before, len(work.power), work.alpha.shape[1]
+    middle, label = entries.middle, entries.label
     dense, slot, first, last, factor = factors.dense, factors.slot, entries.first, entries.last, entries.factor
     begin, end, of_pairs, of_triples = entries.begin, entries.end, sets.of_position, triples.of_position
     for t in range(lo, hi):
@@ -115,8 +116,7 @@ def forward_sequence(lo, hi, row, sets, triples, factors, entries, work, more):
                 for k in range(begin[q], end[q]):
                     value = ahead[first[k]] * factor[k]
                     part[r, k - begin[q]] = value
-                    i, j = last[k] // width, last[k] % width
-                    alpha[r, j] += value * dense[d, i, j]
+                    alpha[r, label[k]] += value * dense[d, middle[k], label[k]]
         total = 0.0
         for y in range(width):
             alpha[r, y] = max(alpha[r, y] * v[r, y], 0.0)
@@ -157,7 +157,7 @@ def backward_sequence(
     )  # fmt: skip
     dense, slot, first, last, factor = factors.dense, factors.slot, entries.first, entries.last, entries.factor
     begin, end, of_pairs, of_triples = entries.begin, entries.end, sets.of_position, triples.of_position
-    own_ptr, own = entries.own_ptr, entries.own
+    own_ptr, own, middle = entries.own_ptr, entries.own, entries.middle
     add[:] = 0.0
     top = np.int64(row[hi - 1])
     for y in range(width):
@@ -203,7 +203,7 @@ def backward_sequence(
                 value = factor[k] * g[last[k]]
                 d_before[first[k]] += value
                 both = ahead[first[k]] * value
-                add_before[first[k] % width] += both
+                add_before[middle[k]] += both
                 if counting:
                     for i in range(own_ptr[k], own_ptr[k + 1]):
                         out[triples_at + own[i]] += both

@@ -50,6 +50,8 @@ class Entries(NamedTuple):
     factor: np.ndarray  # float64, exp(score) - 1
     first: np.ndarray  # int32, y'' W + y'
     last: np.ndarray  # int32, y' W + y
+    middle: np.ndarray  # int32, y'
+    label: np.ndarray  # int32, y
     own_ptr: np.ndarray  # int64, entry k counts for the elements own[own_ptr[k]:own_ptr[k + 1]] of its observations
     own: np.ndarray  # int64
 
@@ -91,13 +93,14 @@ def make_entries(theta: np.ndarray, layout: Layout, sets: PairSets, matrices: Ma
     size, members = int(room.sum()), np.diff(sets.ptr)
     end, wide = np.empty(n_sets, np.int64), np.zeros(n_sets, bool)
     score, factor = np.empty(size), np.empty(size)
-    first, last = np.empty(size, np.int32), np.empty(size, np.int32)
+    first, last, middle, label = (np.empty(size, np.int32) for _ in range(4))
     own_ptr, own = np.zeros(size + 1, np.int64), np.empty(int(size * members.max(initial=0)), np.int64)
     used = _merge(
         weights, layout.trigram_code, layout.trigram_ptr - base, active, active_ptr, sets.ptr, sets.observation,
-        matrices.place, layout.n_labels, width, begin, end, wide, score, factor, first, last, own_ptr, own,
+        matrices.place, layout.n_labels, width, begin, end, wide, score, factor, first, last, middle, label,
+        own_ptr, own,
     )  # fmt: skip
-    return Entries(begin, end, wide, score, factor, first, last, own_ptr, own[:used].copy())
+    return Entries(begin, end, wide, score, factor, first, last, middle, label, own_ptr, own[:used].copy())
 
 
 def scored_triples(entries: Entries, which: np.ndarray, n_labels: int, width: int) -> Triples:
@@ -112,7 +115,7 @@ def scored_triples(entries: Entries, which: np.ndarray, n_labels: int, width: in
 @kernel
 def _merge(
     weights, code, ptr, active, active_ptr, set_ptr, member, place, n_labels, width, begin, end, wide, score, factor,
-    first, last, own_ptr, own,
+    first, last, middle, label, own_ptr, own,
 ):  # fmt: skip
     """Merge the active weights of the members of each set, by triple; returns how many elements they count for.
 
@@ -145,6 +148,7 @@ def _merge(
             score[k], factor[k] = total, np.expm1(min(total, HIGHEST))
             first[k] = before // n_labels * width + before % n_labels
             last[k] = before % n_labels * width + y
+            middle[k], label[k] = before % n_labels, y
             wide[q] = wide[q] or not SPARSE_LOWEST <= total <= HIGHEST
             for m in range(hi - lo):
                 x = member[lo + m]
