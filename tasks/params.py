@@ -139,7 +139,8 @@ class Ingest:
 @dataclass
 class TemplateParams:
     lines: list[str] | None = option(
-        LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
+        LETTER_TEMPLATES, "feature templates: U, B, * (both) or T (three labels in a row), then text with %x[row,col]",
+        "lines?",
     )
     file: str | None = option(None, "file of templates instead of `lines`, as for Wapiti or CRF++", "text?")
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
