@@ -9,7 +9,7 @@ from espalier.engine.chain.pair_sets import PairSets
 from espalier.engine.chain.scatter_gradient import pair_slots
 from espalier.engine.chain.scores import Factors, padded
 from espalier.engine.chain.triple_recursion import log_partitions_of_triples, marginals_of_triples
-from espalier.engine.chain.triple_sets import Entries, Matrices, scored_triples
+from espalier.engine.chain.triple_sets import ActiveTriples, Matrices, scored_triples
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.lattice import second_order
 from espalier.engine.runtime import threads
@@ -17,7 +17,7 @@ from espalier.engine.weights.layout import Layout
 
 
 def partitions(
-    theta: np.ndarray, layout: Layout, entries: Entries, factors: Factors, data: Dataset, sets: PairSets,
+    theta: np.ndarray, layout: Layout, entries: ActiveTriples, factors: Factors, data: Dataset, sets: PairSets,
     triples: PairSets, schedule: Schedule, composites: Composites,
 ) -> np.ndarray:  # fmt: skip
     """log Z of each sequence of `data`; those with extreme scores by logarithms."""
@@ -39,7 +39,7 @@ def partitions(
 
 
 def scaled_marginals(
-    theta: np.ndarray, layout: Layout, entries: Entries, factors: Factors, data: Dataset, sets: PairSets,
+    theta: np.ndarray, layout: Layout, entries: ActiveTriples, factors: Factors, data: Dataset, sets: PairSets,
     triples: PairSets, schedule: Schedule, matrices: Matrices, gamma: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
     """Fills gamma [T, Y] but at the positions, bool [T], of sequences with extreme scores, which it returns."""

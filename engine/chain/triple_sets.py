@@ -40,7 +40,7 @@ class Matrices(NamedTuple):
     place: np.ndarray  # int64, for each weight of the layout the element that is its own
 
 
-class Entries(NamedTuple):
+class ActiveTriples(NamedTuple):
     """The active triples of each set q: entries begin[q]..end[q] - 1, by (y'', y', y)."""
 
     begin: np.ndarray  # int64 [Q]
@@ -82,7 +82,7 @@ def make_matrices(layout: Layout, width: int) -> Matrices:
     )  # fmt: skip
 
 
-def make_entries(theta: np.ndarray, layout: Layout, sets: PairSets, matrices: Matrices, width: int) -> Entries:
+def make_entries(theta: np.ndarray, layout: Layout, sets: PairSets, matrices: Matrices, width: int) -> ActiveTriples:
     """The active triples of all sets at theta."""
     base, weights = int(layout.trigram_ptr[0]), theta[layout.trigram_ptr[0] : layout.trigram_ptr[-1]]
     active = np.flatnonzero(weights)
@@ -100,10 +100,10 @@ def make_entries(theta: np.ndarray, layout: Layout, sets: PairSets, matrices: Ma
         matrices.place, layout.n_labels, width, begin, end, wide, score, factor, first, last, middle, label,
         own_ptr, own,
     )  # fmt: skip
-    return Entries(begin, end, wide, score, factor, first, last, middle, label, own_ptr, own[:used].copy())
+    return ActiveTriples(begin, end, wide, score, factor, first, last, middle, label, own_ptr, own[:used].copy())
 
 
-def scored_triples(entries: Entries, which: np.ndarray, n_labels: int, width: int) -> Triples:
+def scored_triples(entries: ActiveTriples, which: np.ndarray, n_labels: int, width: int) -> Triples:
     """The active triples as a lattice has them."""
     count = entries.end - entries.begin
     there = np.arange(int(count.sum())) + np.repeat(entries.begin - (np.cumsum(count) - count), count)

@@ -23,7 +23,7 @@ from espalier.engine.chain.scores import Factors, padded
 from espalier.engine.chain.scratch import Scratch
 from espalier.engine.chain.triple_posteriors import partitions
 from espalier.engine.chain.triple_recursion import scatter_chunk_of_triples
-from espalier.engine.chain.triple_sets import Entries, make_entries, make_matrices, scored_triples
+from espalier.engine.chain.triple_sets import ActiveTriples, make_entries, make_matrices, scored_triples
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.lattice.second_order import Members, expected_counts
@@ -78,7 +78,7 @@ class TripleObjective(ChainObjective):
     def would_scatter(self, extent: Extent) -> bool:
         return True
 
-    def entries(self, theta: np.ndarray) -> Entries:
+    def entries(self, theta: np.ndarray) -> ActiveTriples:
         """The active triples of all sets."""
         return make_entries(theta, self.layout, self.triples, self.matrices, self.width)
 
