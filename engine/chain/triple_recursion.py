@@ -14,7 +14,7 @@ of a chain. Every labelling is possible: a pair or triple that training has not 
 expectation of a triple is alpha_{t-1}(y'', y') (1 + x) g_t(y', y). Of each position A, e and what c is the sum of are
 kept; matrices [W, W] of pairs are made again on the way back. Factors of pairs are dense.
 
-Cost of a position: Y^2, the active triples, and for a gradient the elements of the matrices of its observations.
+Cost of a position: Y^2, its active triples, and for a gradient the elements of the matrices of its observations.
 """
 
 from typing import NamedTuple

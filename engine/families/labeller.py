@@ -19,7 +19,7 @@ from espalier.engine.lattice import blocks
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.decode import NBest
 from espalier.engine.lattice.limits import Limits, make_limits
-from espalier.engine.model import Model
+from espalier.engine.model import Model, Stored
 from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
 from espalier.engine.weights.layout import SPAN
 
@@ -47,8 +47,8 @@ class States(NamedTuple):
     visits: np.ndarray  # float64 [Y], how often each is expected in a sequence
 
 
-class Labeller(Model):
-    """Weights in words (`Model`) and what they say of data."""
+class Labeller(Stored):
+    """What a trained model says of data, whatever it is made of. `WeightLabeller` is one of weights on a layout."""
 
     family: ClassVar[str]
     linear: ClassVar[bool] = True  # whether the score of a labelling is the sum of its weights
@@ -150,6 +150,7 @@ class Labeller(Model):
 
     # What it is made of, for people.
 
+    @abstractmethod
     def contributions(
         self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = (), earlier: int = -1
     ) -> Iterator[tuple[Contribution, float]]:
@@ -157,6 +158,43 @@ class Labeller(Model):
 
         `valued` are observations with their values; `earlier` is the label before the one before, -1 for none.
         """
+
+    def text_of(self, observation: int) -> str:
+        """The text of a contribution's observation."""
+        return self.observations[observation]
+
+    @property
+    def second_order(self) -> bool:
+        """Whether it has weights for triples of labels."""
+        return False
+
+    def labels_before(self, previous: int, kind: int) -> list[str]:
+        """The labels that a weight has before its own, by what `Layout.slots` says: none, one, or two."""
+        if previous < 0:
+            return []
+        n_labels = len(self.labels)
+        two = kind == KINDS_OF_WEIGHTS.index("trigram")
+        return [self.labels[y] for y in (divmod(int(previous), n_labels) if two else (int(previous),))]
+
+    @abstractmethod
+    def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
+        """What is `shown` of largest size with its values, of one label or of all."""
+
+    @abstractmethod
+    def shown_table(self) -> pa.Table:
+        """What a listing shows of it, as a table with the columns of weights."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """How much it holds, by kinds of weights, as trace and report count it."""
+
+
+class WeightLabeller(Labeller, Model):
+    """Weights in words (`Model`) and what they say of data."""
+
+    def contributions(
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = (), earlier: int = -1
+    ) -> Iterator[tuple[Contribution, float]]:
         for x, value in valued:
             slot = self.slot("unigram", x, label) if x >= 0 else -1
             if slot >= 0:
@@ -172,17 +210,9 @@ class Labeller(Model):
                     previous = code // n_labels if SPAN[kind] > 1 else -1
                     yield Contribution(kind, x, previous, label), float(self.theta[slot])
 
-    def labels_before(self, previous: int, kind: int) -> list[str]:
-        """The labels that a weight has before its own, by what `Layout.slots` says: none, one, or two."""
-        if previous < 0:
-            return []
-        n_labels = len(self.labels)
-        two = kind == KINDS_OF_WEIGHTS.index("trigram")
-        return [self.labels[y] for y in (divmod(int(previous), n_labels) if two else (int(previous),))]
-
-    def text_of(self, observation: int) -> str:
-        """The text of a contribution's observation."""
-        return self.observations[observation]
+    @property
+    def second_order(self) -> bool:
+        return self.layout.second_order
 
     def slot(self, kind: str, x: int, code: int) -> int:
         """The slot of this code in the run of observation x, -1 if it has none; each is looked up once."""
@@ -202,13 +232,25 @@ class Labeller(Model):
         """(slots, a value each): what a listing shows of its weights, by default all of them as they are."""
         return np.arange(len(self.theta)), self.theta
 
+    def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
+        slots, values = self.shown()
+        if label is not None:
+            mine = np.flatnonzero(self.layout.slots(slots)[3] == label)
+            slots, values = slots[mine], values[mine]
+        order = np.argsort(-np.abs(values), kind="stable")[:count]
+        slots, values = slots[order], values[order]
+        back = np.argsort(slots, kind="stable")
+        columns = [column[np.argsort(back)].tolist() for column in self.layout.slots(slots[back])]
+        return [
+            (Contribution(KINDS_OF_WEIGHTS[kind], *where), value)
+            for value, kind, *where in zip(values.tolist(), *columns, strict=True)
+        ]
+
     def shown_table(self) -> pa.Table:
-        """The table of the model file with the rows and values that are `shown`."""
         slots, values = self.shown()
         table = self.table().take(pa.array(slots))
         return table.set_column(table.schema.get_field_index("weight"), "weight", pa.array(values, pa.float64()))
 
     def sizes(self) -> dict[str, int]:
-        """How much it holds, by kinds of weights, as trace and report count it."""
         ends, kinds = self.layout.ends(), self.layout.families
         return {f"active_{name}": b - a for name, a, b in zip(kinds, ends, ends[1:], strict=False)}

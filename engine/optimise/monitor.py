@@ -16,6 +16,8 @@ STOP_REASONS = {
     "patience": "the development data got no better for train.patience iterations; the best model on them was kept",
     "stopped": "the caller asked to stop",
     "counted": "every probability is a relative count of the training data: there is nothing to iterate",
+    "chosen": "as many coordinates were chosen as gp.share allows",
+    "flat": "no sequence has a gradient above gp.threshold any more",
 }
 
 OPTIMAL = 0.01  # a gradient this much smaller than the tolerance on the objective leaves nothing to gain

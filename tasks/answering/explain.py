@@ -82,7 +82,7 @@ def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
     rest = gamma.copy()
     rest[np.arange(len(labels)), labels] = -1.0
     seconds = rest.argmax(axis=1).astype(np.int32)
-    ways = Detours(model, sequence, labels) if model.layout.second_order else best_ways(model, sequence, labels)
+    ways = Detours(model, sequence, labels) if model.second_order else best_ways(model, sequence, labels)
     prepared, local = model.prepared(sequence), not model.linear
     reasons = []
     for t, (label, second) in enumerate(zip(labels.tolist(), seconds.tolist(), strict=True)):
@@ -203,7 +203,7 @@ def differing(
     model: Labeller, prepared: Dataset, labels: np.ndarray, begin: int, other: np.ndarray
 ) -> list[Share]:
     """What each weight adds to the score of the first labelling minus that of the other, the largest first."""
-    reach = 2 if model.layout.second_order else 1  # positions that a weight looks back
+    reach = 2 if model.second_order else 1  # positions that a weight looks back
     low, high = max(0, begin - reach), min(len(labels), begin + len(other) + reach)
     mine = labels[low:high]
     theirs = mine.copy()
@@ -233,7 +233,7 @@ def occurrences(
 
     `labels` and `positions` begin at position `low`.
     """
-    found, some, far = Counter(), prepared.valued.shape[1] > 0, model.layout.second_order
+    found, some, far = Counter(), prepared.valued.shape[1] > 0, model.second_order
     for t in positions.tolist():
         at, before = low + t, int(labels[t - 1]) if t else -1
         valued = zip(prepared.valued[at].tolist(), prepared.values[at].tolist(), strict=True) if some else ()
@@ -252,18 +252,8 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
     if label is not None and label not in model.labels:
         raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
     model.require("weights")
-    slots, values = model.shown()
-    if label is not None:
-        mine = np.flatnonzero(model.layout.slots(slots)[3] == model.labels.index(label))
-        slots, values = slots[mine], values[mine]
-    order = np.argsort(-np.abs(values), kind="stable")[:count]
-    slots, values = slots[order], values[order]
-    back = np.argsort(slots, kind="stable")
-    columns = [column[np.argsort(back)].tolist() for column in model.layout.slots(slots[back])]
-    return [
-        weight_in_words(model, Contribution(FAMILIES[kind], *where), value)
-        for value, kind, *where in zip(values.tolist(), *columns, strict=True)
-    ]
+    found = model.listed(None if label is None else model.labels.index(label), count)
+    return [weight_in_words(model, weight, value) for weight, value in found]
 
 
 def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:

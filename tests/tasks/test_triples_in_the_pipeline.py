@@ -170,6 +170,7 @@ def test_training_starts_from_a_model_with_and_without_them(trained):
         ("memm", {}, "memm cannot weigh three labels in a row: set model.family to crf, or leave out the"),
         ("hmm", {}, "hmm cannot weigh three labels in a row: set model.family to crf, or leave out the"),
         ("crf", {"loss": "marginal"}, "loss is marginal, and templates that begin with T are trained by the log loss"),
+        ("crf", {"scheme": "iob2"}, "a scheme makes transitions impossible in training, which templates that begin"),
         ("crf", {"pairs": "all"}, "crf.pairs is all, and templates that begin with T have weights for the triples"),
         ("crf", {"solver": "sbcd"}, "sbcd needs blocks .* TripleObjective has none: choose one of owlqn, pqn, hybrid"),
         ("crf", {"solver": "sgd"}, "sgd needs the sequences of a chain objective, TripleObjective has none"),
