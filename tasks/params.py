@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, gp_options, hmm_options
+from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
@@ -294,6 +294,24 @@ class Gp(Kernel):
 
 
 @dataclass
+class Hmsvm(Kernel):
+    C: float = option(1.0, "what a margin that is missed costs: more of it, fewer wrong in training", "number",
+                      least=1e-9)  # fmt: skip
+    eta: float = option(1.0, "what a pair of labels in common adds to the kernel", "number", least=1e-9)
+    slack: str = option(
+        "sequence", "how missed margins count: as they are, one a sequence, squared, or not allowed (hard)", "text",
+        tuple(hmsvm_options.SLACKS),
+    )  # fmt: skip
+    margin: str = option(
+        "one", "to every other labelling the same, or the number of its wrong labels (hamming); slacks are not "
+        "rescaled by it, which no Viterbi search could follow", "text", tuple(hmsvm_options.MARGINS),
+    )  # fmt: skip
+    gap: float = option(
+        0.01, "stop when primal and dual, which bound the optimum, differ by this share of the dual", "number", least=0
+    )
+
+
+@dataclass
 class Train:
     max_iterations: int = option(1000, "iterations (sweeps for sbcd and cd, epochs for sgd) at most", "int", least=1)
     tolerance: float = option(
@@ -410,6 +428,7 @@ class Params:
     memm: Memm = field(default_factory=Memm)
     hmm: Hmm = field(default_factory=Hmm)
     gp: Gp = field(default_factory=Gp)
+    hmsvm: Hmsvm = field(default_factory=Hmsvm)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
@@ -425,7 +444,7 @@ class Params:
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 
@@ -609,8 +628,9 @@ def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
         shown = "not shown" if name == "notify.webhook" else quoted(value)  # it may hold a key
         raise EspalierError(f"{where}: {name} is {shown}, expected {expected}")
     if meta["choices"] and converted not in meta["choices"]:
-        near = _nearest(converted, list(meta["choices"]))
-        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{near}")
+        near = difflib.get_close_matches(brief(converted), list(meta["choices"]), 1, 0.5)
+        guess = f": did you mean {near[0]!r}?" if near else ""
+        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{guess}")
     if meta["least"] is not None and not converted >= meta["least"]:
         raise EspalierError(f"{where}: {name} is {quoted(value)}, expected at least {meta['least']}")
     if meta["most"] is not None and not converted <= meta["most"]:

@@ -70,6 +70,11 @@ FAMILIES = {
         "gp:GpLabeller", "Gaussian process for sequences",
         "Gaussian process, a conditional random field in the space of a kernel", ANSWERS,
     ),
+    "hmsvm": Family(
+        "hmsvm:HmsvmLabeller", "hidden Markov support vector machine",
+        "hidden Markov support vector machine, the largest margin in the space of a kernel",
+        frozenset({"nbest", "limits", "weights"}),
+    ),
 }  # fmt: skip
 
 
