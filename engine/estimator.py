@@ -37,7 +37,7 @@ from espalier.engine.families.hmsvm_options import MARGINS, SLACKS, HmsvmOptions
 from espalier.engine.families.hmsvm_training import fit_hmsvm
 from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
-from espalier.engine.families.objectives import OBJECTIVES, objective_of
+from espalier.engine.families.objectives import OBJECTIVES, objective_of, refuse_triples
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
 from espalier.engine.interface.inputs import (
@@ -574,6 +574,8 @@ class CRF(Conventions):
             factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
             data = scaled_dataset(data, factors)
             scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
+        if any(template.kind == "T" for template in templates):
+            refuse_triples(self.family, self.loss, self.scheme is not None)
         streams = [] if self.family != "hmm" else _streams(templates, texts, names)
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)

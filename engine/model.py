@@ -18,11 +18,12 @@ import pyarrow as pa
 from espalier.engine import model_file
 from espalier.engine.data.dataset import Dataset, renumbered
 from espalier.engine.errors import EspalierError, quoted
-from espalier.engine.model_file import REMEDY, WEIGHTS, ModelFile, Tables, texts_column, whole
+from espalier.engine.model_file import BEFORE, REMEDY, WEIGHTS, WITH_TRIPLES, ModelFile, Tables, texts_column, whole
 from espalier.engine.runtime.arrow_arrays import missing, numbers_of
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
+TRIPLE = FAMILIES.index("trigram")
 NOTHING_WRITTEN = "nothing was written: check the data, the sequence weights and the model that training started from"
 
 
@@ -180,12 +181,16 @@ class Model(Stored):
 
     def tables(self) -> Tables:
         family, observation, previous, label = self.layout.slots()
-        twin, kinds = _twins(self.observations), list(FAMILIES)
+        twin, kinds, n_labels = _twins(self.observations), list(self.layout.families), len(self.labels)
         if twin.any():
-            family, kinds = np.where(twin[observation], len(FAMILIES), family), [*FAMILIES, STOP]
+            family, kinds = np.where(twin[observation], len(kinds), family), [*kinds, STOP]
+        before = np.where(family == TRIPLE, previous // n_labels, -1) if self.layout.second_order else None
+        if before is not None:
+            previous = np.where(before >= 0, previous % n_labels, previous)
         columns = {
             "family": texts_column(family, kinds),
             "observation": texts_column(observation, self.observations),
+            **({} if before is None else {BEFORE: texts_column(before, self.labels)}),
             "previous": texts_column(previous, self.labels),
             "label": texts_column(label, self.labels),
             "weight": pa.array(self.theta, pa.float64()),
@@ -196,6 +201,14 @@ class Model(Stored):
     def of_tables(cls, labels: list[str], templates: list[str], info: dict, tables: Tables, path: Path) -> Self:
         return cls(labels, templates, *_weights_of(tables["weights"], labels, path), info)
 
+    @property
+    def format(self) -> int:
+        """Of its file."""
+        return WITH_TRIPLES if self.layout.second_order else model_file.format_of(self.body)
+
+    def head(self) -> dict:
+        return super().head() | {"format": self.format}
+
     def _head(self, format: int | None = None, family: str | None = None) -> dict:
         head = self.head() if family is None else self.head() | {"family": family}
         head = head if format is None else head | {"format": format}
@@ -203,7 +216,7 @@ class Model(Stored):
 
     def checksum(self, format: int | None = None, family: str | None = None) -> str:
         """SHA-256 over everything that the file holds; `format` tells how."""
-        format = format or model_file.format_of(self.body)
+        format = format or self.format
         if format == model_file.NESTED:
             return super().checksum()
         described = [json.loads(json.dumps(self._head(format, family))), self.observations]  # as they come back
@@ -245,13 +258,17 @@ def _weights_of(table: pa.Table, labels: list[str], path: Path) -> tuple[list[st
     label = _recode(columns["label"], codes, path, "label")
     observation = numbers_of(columns["observation"].indices, np.int32)
     weight = numbers_of(columns["weight"], np.float64)
-    if np.any((family == 2) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
+    before = _recode(columns[BEFORE], codes, path, BEFORE) if BEFORE in columns else np.full(len(label), -1)
+    if np.any((family == TRIPLE) != (before >= 0)):
+        raise EspalierError(f"{path}: a weight has two labels before it that it must not have, or lacks one; {REMEDY}")
+    if np.any(((family == 2) | (family == TRIPLE)) != (previous >= 0)) or np.any(label < 0) or np.any(family < 0):
         raise EspalierError(f"{path}: a weight has no label or a previous label that it must not have; {REMEDY}")
     if not np.all(np.isfinite(weight)):
         raise EspalierError(f"{path}: weight {int(np.argmin(np.isfinite(weight)))} is not finite; {REMEDY}")
     if np.any((family == len(FAMILIES)) != _twins(names)[observation]):
         raise EspalierError(f"{path}: a weight of the end is not of an observation at the end; {REMEDY}")
     family = np.where(family == len(FAMILIES), 0, family)
+    previous = np.where(before >= 0, before * len(labels) + previous, previous)
     layout = _layout(len(labels), len(names), family, observation, previous, label)
     if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
         raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
@@ -271,7 +288,7 @@ def _twins(observations: list[str]) -> np.ndarray:
 
 
 def _columns(table: pa.Table, path: Path) -> dict:
-    columns = {name: whole(table, name) for name in WEIGHTS.names}
+    columns = {name: whole(table, name) for name in table.column_names}
     if any(columns[name].null_count for name in ("family", "observation", "label", "weight")):
         raise EspalierError(f"{path}: a weight has an empty field; {REMEDY}")
     return columns
@@ -292,7 +309,7 @@ def _layout(n_labels: int, n_observations: int, family, observation, previous, l
     runs = []
     for index in range(len(FAMILIES)):
         mine = family == index
-        code = previous[mine] * n_labels + label[mine] if index == 2 else label[mine]
+        code = previous[mine].astype(np.int64) * n_labels + label[mine] if index >= 2 else label[mine]
         runs.append((np.bincount(observation[mine], minlength=n_observations), code))
     return _assemble(n_labels, runs)
 

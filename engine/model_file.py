@@ -27,7 +27,8 @@ from espalier.engine.runtime.arrow_arrays import missing, numbers_of
 
 FORMAT = 4  # 1 had other names for what is beyond the edges; the checksum of 2 left the info out; 3 knew no families
 NESTED = 5  # of models with further tables
-READABLE = (2, 3, FORMAT, NESTED)
+WITH_TRIPLES = 6  # of weights alone, among them some for triples of labels: a column more
+READABLE = (2, 3, FORMAT, NESTED, WITH_TRIPLES)
 FIRST_FAMILY = "crf"  # of files that know no families
 REMEDY = "train it again or restore it with `dvc checkout`"
 MOST_COLUMNS = 64  # of all tables of a model together
@@ -35,6 +36,8 @@ TEXT = pa.dictionary(pa.int32(), pa.string())
 WEIGHTS = pa.schema(
     [("family", TEXT), ("observation", TEXT), ("previous", TEXT), ("label", TEXT), ("weight", pa.float64())]
 )
+BEFORE = "before"  # of a triple the label before the one before
+WEIGHTS_OF_TRIPLES = WEIGHTS.insert(2, pa.field(BEFORE, TEXT))
 
 Body = dict[str, pa.Schema]  # the tables of a family; fields that may be empty say so
 Tables = dict[str, pa.Table]
@@ -157,7 +160,8 @@ def open_model(path: str | Path) -> ModelFile:
 
 def read_tables(file: ModelFile, body: Body) -> Tables:
     """The tables of a file, which must be those of its family; its checksum is still to be looked at."""
-    expected = dict(zip(WEIGHTS.names, WEIGHTS.types, strict=True))
+    weights = WEIGHTS_OF_TRIPLES if file.head["format"] == WITH_TRIPLES else WEIGHTS
+    expected = dict(zip(weights.names, weights.types, strict=True))
     nested = format_of(body) == NESTED
     if nested != (file.head["format"] == NESTED):
         raise EspalierError(f"{file.path}: a model of the family {quoted(file.family)} in the format "
@@ -167,7 +171,7 @@ def read_tables(file: ModelFile, body: Body) -> Tables:
     _check_columns(file, expected)
     with _readable(file.path):
         with file.path.open("rb") as source:
-            check_frame(source, most_batches=1, most_dictionaries=sum(len(schema) for schema in body.values()))
+            check_frame(source, most_batches=1, most_dictionaries=1 + sum(len(schema) for schema in body.values()))
         with pa.OSFile(str(file.path), "rb") as source:
             table = pa.ipc.open_file(source).read_all()
         table.validate(full=True)

@@ -18,7 +18,7 @@ from espalier.engine.losses.loss_table import LOG
 from espalier.engine.optimise.path import Point, grid, largest_rho1, path
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import fitting
-from espalier.engine.weights.layout import FAMILIES
+from espalier.engine.weights.layout import FIRST_ORDER
 
 POINTS = 10
 LARGEST, SMALLEST = 10.0, 0.05  # losses are sums over sequences, so a good rho1 depends little on the size of the data
@@ -28,7 +28,7 @@ STEP = 3.0
 BESIDE = 2  # values of rho1 on either side of the best that the next rho2 begins with
 FURTHER = 4  # values that are added at most to a path, and to those of rho2, while the best is at their edge
 LOOSER = 5.0  # of the tolerance of training, for points that are only compared; training goes on from the chosen one
-ACTIVE = tuple(f"active_{name}" for name in FAMILIES)
+ACTIVE = tuple(f"active_{name}" for name in FIRST_ORDER)
 
 
 @dataclass(frozen=True)

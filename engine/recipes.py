@@ -22,6 +22,7 @@ from espalier.engine.features import features_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.exponential_loss import ExponentialObjective
 from espalier.engine.losses.marginal_loss import MarginalObjective
+from espalier.engine.losses.triple_objective import TripleObjective
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.engine.optimise.solvers import minimise, sgd
@@ -118,6 +119,16 @@ def weighted_tokens() -> None:
     minimise("pqn", ChainObjective(data._replace(token_weights=weights), layout), SPARSE, None, FEW)
 
 
+def triples() -> None:
+    """Training with weights for triples of labels, and labelling."""
+    data, _ = tiny_problem()
+    names = [*NAMES, "T"]
+    data = data._replace(observations=np.column_stack([data.observations, np.full(5, 4, np.int32)]))
+    layout = make_layout("seen", data, len(LABELS), observation_kinds(names))
+    theta = minimise("pqn", TripleObjective(data, layout), SPARSE, None, FEW).theta
+    _ask_all(CrfLabeller(LABELS, [*TEMPLATES, "T"], names, layout, np.where(theta == 0.0, 0.1, theta)), data)
+
+
 def marginal() -> None:
     """Training by the marginal loss, scattered and gathered."""
     for scattered in (True, False):
@@ -176,6 +187,7 @@ RECIPES = {
     **{f"solver {name}": lambda name=name: solver(name) for name in SOLVERS},
     "partly labelled": partly_labelled,
     "weighted tokens": weighted_tokens,
+    "triples": triples,
     "marginal loss": marginal,
     "exponential loss": exponential,
     "memm": memm,

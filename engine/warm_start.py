@@ -20,8 +20,9 @@ def starting_point(
     family, observation, previous, label = model.layout.slots()
     ids = np.array([known.get(text, -1) for text in model.observations] or [-1], np.int64)
     codes = np.array([label_of.get(text, -1) for text in model.labels] + [-1], np.int64)
-    new, before, here = ids[observation], codes[previous], codes[label]
-    keep = (new >= 0) & (here >= 0) & ((family != 2) | (before >= 0))
+    before = _before(family, previous, len(model.labels), codes, layout.n_labels)
+    new, here = ids[observation], codes[label]
+    keep = (new >= 0) & (here >= 0) & ((family < 2) | (before >= 0))
     theta, weights = np.zeros(layout.size), model.theta
     if model.scales or scales:
         old, new_scale = model.scales, scales or {}
@@ -29,7 +30,15 @@ def starting_point(
         weights = weights * ratio[observation]
     for index, name in enumerate(FAMILIES):
         mine = keep & (family == index)
-        wanted = before[mine] * layout.n_labels + here[mine] if name == "bigram" else here[mine]
+        wanted = before[mine] * layout.n_labels + here[mine] if index >= 2 else here[mine]
         slots = find_slots(layout, name, new[mine], wanted)
         theta[slots[slots >= 0]] = weights[mine][slots >= 0]
     return theta
+
+
+def _before(family: np.ndarray, previous: np.ndarray, n_old: int, codes: np.ndarray, n_labels: int) -> np.ndarray:
+    """What stands before the label of each weight in the new numbering `codes`, -1 where a label is not there."""
+    triple = family == 3
+    first, second = codes[np.where(triple, previous // n_old, -1)], codes[np.where(triple, previous % n_old, previous)]
+    both = np.where((first >= 0) & (second >= 0), first * n_labels + second, -1)
+    return np.where(triple, both, second)

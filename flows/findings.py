@@ -9,6 +9,7 @@ from espalier.tasks import store
 from espalier.tasks.judging import headline
 from espalier.tasks.pages.page import percent
 from espalier.tasks.pages.path_page import is_chosen
+from espalier.tasks.shapes import active_of
 from espalier.tasks.sources import profile
 
 # Name in metrics.json, text ({label}, {token}, {sequence} are the data's own nouns), format; errors stand before them.
@@ -36,7 +37,6 @@ SHOWN_LABELS = 20  # new labels that are named
 UNSAID = {"time", "forced", "model_sha256", "data_version", "id", "kind", "test_version", "labels", "cases", "drift",
           "reasons", "warnings", "labels_compared", "by", "why", "measure", "difference", "low", "high", "margin",
           "champion_value", "challenger_value", "measure_name"}  # fmt: skip
-ACTIVE = ("active_unigram", "active_start", "active_bigram")
 
 
 def line(figures: dict) -> str:
@@ -83,7 +83,7 @@ def _formatter(form: str) -> Callable[[dict, str], str]:
 
 def _readable(metrics: dict, model: Path) -> dict:
     """With the sum of active weights, the family of the model, and words for what is kept as a name."""
-    total = {"active": sum(metrics[name] for name in ACTIVE), "family": FAMILIES[store.read_model(model).family].called}
+    total = {"active": sum(active_of(metrics).values()), "family": FAMILIES[store.read_model(model).family].called}
     return metrics | total | {"stop_reason": STOP_REASONS.get(metrics["stop_reason"], metrics["stop_reason"])}
 
 
@@ -148,7 +148,7 @@ def _iteration(row: dict) -> dict[str, str]:
     error = row.get("dev_token_error")
     return {
         "iteration": f"{row['iteration']:,}", "objective": f"{row['objective']:,.2f}",
-        "active weights": f"{sum(row[name] for name in ACTIVE):,}",
+        "active weights": f"{sum(active_of(row).values()):,}",
         "development error": "" if error is None else f"{error:.2%}", "seconds": f"{row['seconds']:.1f}",
     }  # fmt: skip
 

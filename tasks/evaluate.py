@@ -132,6 +132,8 @@ def confusion_rows(gold: list[str], predicted: list[str]) -> list[tuple]:
 
 def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slices: list[dict]) -> None:
     learning = ["iteration", "objective", "active_unigram", "active_bigram", "dev_token_error"]
+    if trace and "active_trigram" in trace[-1]:
+        learning.insert(-1, "active_trigram")
     folder = root / store.CURVES
     store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in trace))
     store.write_csv(folder / "confusion.csv", ["label", "predicted", "count"], confusions)

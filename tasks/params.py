@@ -140,7 +140,8 @@ class Ingest:
 @dataclass
 class TemplateParams:
     lines: list[str] | None = option(
-        LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
+        LETTER_TEMPLATES, "feature templates: U, B, * (both) or T (three labels in a row), then text with %x[row,col]",
+        "lines?",
     )
     file: str | None = option(
         None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes along",

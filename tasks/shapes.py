@@ -133,10 +133,18 @@ CLUSTERS = {
     "pool_without_label_share?": Maybe(NUMBER),
 }  # fmt: skip
 
+ACTIVE = ("unigram", "start", "bigram", "trigram")  # kinds of weights; of triples where there are some
+
+
+def active_of(figures: dict) -> dict[str, int]:
+    """How many weights of each kind a record counts."""
+    return {kind: figures[f"active_{kind}"] or 0 for kind in ACTIVE if f"active_{kind}" in figures}
+
+
 ITERATION = {
     "iteration": COUNT, "objective": NUMBER, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT,
-    "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER), "minimises?": TEXT,
-    "*": Maybe(FIGURE),
+    "active_trigram?": COUNT, "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER),
+    "minimises?": TEXT, "*": Maybe(FIGURE),
 }  # fmt: skip
 TIMING = {"iteration": COUNT, "seconds": NUMBER}
 
@@ -168,7 +176,7 @@ METRICS = QUALITY | {
     "token_error": NUMBER, "sequence_error": NUMBER, "objective": NUMBER, "stop_reason": TEXT, "iterations": COUNT,
     "features": COUNT, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT, "labels": COUNT,
     "train_sequences": COUNT, "train_tokens": COUNT, "test_sequences": COUNT, "test_tokens": COUNT,
-    "precision?": Maybe(NUMBER), "recall?": Maybe(NUMBER),
+    "active_trigram?": COUNT, "precision?": Maybe(NUMBER), "recall?": Maybe(NUMBER),
     "sequence_log_loss?": Maybe(NUMBER), "excess_log_loss?": Maybe(NUMBER), "excess_risk?": Maybe(NUMBER),
     "bayes_error?": Maybe(NUMBER), "calibration_error?": Maybe(NUMBER), "chunks?": Maybe(Table(CHUNKS)),
     "sequences_with_unknown_labels?": Maybe(COUNT), "path_iterations?": Maybe(COUNT),

@@ -41,6 +41,7 @@ from espalier.engine.chain.pair_sets import (
     occurrences,
     pair_sets,
     pointers,
+    refuse_triples_in,
 )
 from espalier.engine.chain.scores import density
 from espalier.engine.data.dataset import Dataset, every_observation
@@ -409,6 +410,7 @@ class BlockObjective:
     offers = frozenset({"gradient", "value", "counts", "active", "blocks"})
 
     def __init__(self, dataset: Dataset, layout: Layout, sparse: str = "auto"):
+        refuse_triples_in(layout, "blockwise descent")
         check_observations(dataset, layout)
         check_labels(dataset.labels, layout)
         if len(dataset.token_weights):

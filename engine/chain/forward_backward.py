@@ -79,7 +79,7 @@ def find_runs(ptr, observations, columns, offsets, schedule, b, begin, length):
 
 
 @kernel
-def _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z):
+def score_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z):
     """e of all rows of batch b, and log_z = 0, or NaN where a step is too wide for scaling."""
     observations, offsets, valued, values = data.observations, data.offsets, data.valued, data.values
     with_values = valued.shape[1] > 0
@@ -172,7 +172,7 @@ def _pass_forward(factors, schedule, b, work):
 
 
 @kernel
-def _add_levels(offsets, sets, factors, schedule, b, work, log_z):
+def add_levels(offsets, sets, factors, schedule, b, work, log_z):
     """log_z of the sequences of batch b, summed position by position."""
     sequences, row, shift, of_position = schedule.sequences, schedule.row, factors.shift, sets.of_position
     scale, top = work.scale, work.top
@@ -192,9 +192,9 @@ def _add_levels(offsets, sets, factors, schedule, b, work, log_z):
 @kernel
 def forward_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z):
     """e, alpha and scale of all rows of batch b; log_z of its sequences, NaN where a step is too wide for scaling."""
-    _score(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
+    score_batch(theta, layout, data, sets, factors, shared, schedule, b, work, log_z)
     _pass_forward(factors, schedule, b, work)
-    _add_levels(data.offsets, sets, factors, schedule, b, work, log_z)
+    add_levels(data.offsets, sets, factors, schedule, b, work, log_z)
 
 
 @kernel

@@ -85,12 +85,19 @@ def check_observations(dataset: Dataset, layout: Layout) -> None:
 
 
 def _refuse_pairs_of_values(valued: np.ndarray, layout: Layout) -> None:
-    paired = np.append(np.diff(layout.bigram_ptr) + np.diff(layout.start_ptr) > 0, False)[valued]
+    several = np.diff(layout.bigram_ptr) + np.diff(layout.start_ptr) + np.diff(layout.trigram_ptr)
+    paired = np.append(several > 0, False)[valued]
     if paired.any():
         raise EspalierError(
             f"observation {valued[paired][0]} has values and weights for pairs of labels: expected weights for single "
             "labels only, of a template that begins with U"
         )
+
+
+def refuse_triples_in(layout: Layout, what: str) -> None:
+    """For what looks at labels and pairs of them alone."""
+    if layout.second_order:
+        raise EspalierError(f"{what} cannot have weights for triples of labels: leave out templates that begin with T")
 
 
 def check_labels(labels: np.ndarray, layout: Layout) -> None:
@@ -107,12 +114,22 @@ def check_theta(theta: np.ndarray, layout: Layout) -> None:
 
 def pair_sets(dataset: Dataset, layout: Layout) -> PairSets:
     """Distinct sets, numbered by their sorted members; the empty set is a set like any other."""
+    return distinct_sets(dataset, layout.bigram_ptr, 1)
+
+
+def distinct_sets(dataset: Dataset, ptr: np.ndarray, first: int) -> PairSets:
+    """Distinct sets of the observations whose runs in `ptr` are not empty, at positions from `first` of a sequence on.
+
+    They are numbered by their sorted members; of_position is -1 at the positions before.
+    """
     observations = dataset.observations
     inner = np.ones(len(observations), bool)
-    inner[dataset.offsets[:-1]] = False
+    for skip in range(first):
+        begin = dataset.offsets[:-1] + skip
+        inner[begin[begin < dataset.offsets[1:]]] = False
     inner = np.flatnonzero(inner)
-    carries = np.append(np.diff(layout.bigram_ptr) > 0, False)  # the last entry serves id -1
-    columns = carrying_columns(observations, layout.bigram_ptr)
+    carries = np.append(np.diff(ptr) > 0, False)  # the last entry serves id -1
+    columns = carrying_columns(observations, ptr)
     ids, count = np.zeros(len(inner), np.int32), min(1, len(inner))
     for c in columns:
         column = observations[inner, c]

@@ -16,6 +16,7 @@ from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.chain.posteriors import all_log_partitions, in_lockstep, posterior_rows, posteriors
 from espalier.engine.chain.scores import density, make_factors, padded, pair_scores
 from espalier.engine.data.dataset import Dataset
+from espalier.engine.decoding import triples
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
 from espalier.engine.lattice import blocks
@@ -36,6 +37,8 @@ def log_partition(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """log Z(x^n) of each sequence, float64 [N]."""
+    if layout.second_order:
+        return triples.log_partition(dataset, layout, theta, allowed, transitions)
     sets = checked_sets(dataset, layout, theta)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
     if limits is not None:
@@ -48,6 +51,8 @@ def sequence_score(dataset: Dataset, layout: Layout, theta: np.ndarray, labels=N
     """Score of one labelling of each sequence (the data set's own by default), float64 [N]."""
     labels = dataset.labels if labels is None else labels
     check_labels(labels, layout)
+    if layout.second_order:
+        return triples.sequence_score(dataset, layout, theta, labels)
     return blocks.score(lattice_blocks(dataset, layout, theta), len(dataset.weights), labels)
 
 
@@ -61,6 +66,8 @@ def marginals(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """p(y_t = y | x) at each position, float64 [T, Y]."""
+    if layout.second_order:
+        return triples.marginals(dataset, layout, theta, allowed, transitions)
     sets = checked_sets(dataset, layout, theta)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
     if limits is not None:
@@ -78,6 +85,8 @@ def pair_marginals(
     limit: int = PAIR_BYTES,
 ) -> np.ndarray:  # fmt: skip
     """p(y_{t-1} = y', y_t = y | x), float64 [T, Y, Y], zero at first positions; for data that fit `limit` bytes."""
+    if layout.second_order:
+        raise EspalierError("the marginals of pairs are not known where there are weights for triples of labels")
     limits, shape = make_limits(dataset, layout.n_labels, allowed, transitions), (len(dataset.labels), layout.n_labels)
     return blocks.pair_marginals(lattice_blocks(dataset, layout, theta), shape, limits, limit)
 
@@ -98,6 +107,8 @@ def nbest(
     transitions: Transitions | None = None,
 ) -> NBest:  # fmt: skip
     """The n likeliest labellings of each sequence, best first, with scores and log-probabilities; see `NBest`."""
+    if layout.second_order:
+        return triples.nbest(dataset, layout, theta, n, sparse, allowed, transitions)
     if n < 1:
         raise EspalierError(f"n is {n}: expected at least 1 labelling")
     density(sparse)  # of no use to a lattice, but refused alike everywhere
@@ -110,6 +121,8 @@ def viterbi(
     transitions: Transitions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """The likeliest labels of each sequence, int32 [T]; among equals the smallest label wins, from the end."""
+    if layout.second_order:
+        return triples.viterbi(dataset, layout, theta, allowed, transitions)
     sets, labels = checked_sets(dataset, layout, theta), np.empty(len(dataset.labels), np.int32)
     limits = make_limits(dataset, layout.n_labels, allowed, transitions)
     if limits is not None:

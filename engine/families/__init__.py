@@ -30,6 +30,7 @@ ABILITIES = {
     "resume": "go on where an interrupted training was",
     "likelihood": "say how likely an input is",
     "sample": "draw sequences",
+    "triples": "weigh three labels in a row",
     "states": "be written down as states, transitions and emissions",
 }
 GENERATIVE = frozenset({"likelihood", "sample", "states"})  # what a model of inputs and labels together can

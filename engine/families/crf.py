@@ -12,6 +12,7 @@ from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.labels.scheme import FORBIDDEN, Transitions, both, breaks, transitions_of
 from espalier.engine.lattice.blocks import LatticeBlock
+from espalier.engine.lattice.decode import NBest
 from espalier.engine.lattice.limits import Limits
 from espalier.engine.weights.stop_twins import twins_by_text, with_twins
 
@@ -50,6 +51,7 @@ class CrfLabeller(WeightLabeller):
         return twins_by_text(self.observations)
 
     def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
+        """Without the scores of triples of labels, which the functions below add where there are some."""
         return lattice_blocks(self.prepared(data), self.layout, self.theta)
 
     def best(self, data: Dataset, **only) -> np.ndarray:
@@ -61,8 +63,16 @@ class CrfLabeller(WeightLabeller):
     def log_partition(self, data: Dataset, **only) -> np.ndarray:
         return decode.log_partition(self.prepared(data), self.layout, self.theta, **self._only(only))
 
+    def nbest(self, data: Dataset, n: int, **only) -> NBest:
+        if not self.second_order:
+            return super().nbest(data, n, **only)
+        return decode.nbest(self.prepared(data), self.layout, self.theta, n, **only)
+
     def log_probability(self, data: Dataset, labels: np.ndarray | None = None, **only) -> np.ndarray:
         """As every labeller; a transition that its scheme forbids costs what it did in training, so it stays finite."""
+        if self.second_order:  # which no scheme goes with
+            scores = decode.sequence_score(self.prepared(data), self.layout, self.theta, labels)
+            return scores - self.log_partition(data, **only)
         found = super().log_probability(data, labels, **only)
         if self.transitions is None:
             return found

@@ -21,6 +21,7 @@ from espalier.engine.lattice.decode import NBest
 from espalier.engine.lattice.limits import Limits, make_limits
 from espalier.engine.model import Model, Stored
 from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
+from espalier.engine.weights.layout import SPAN
 
 DECODERS = ("viterbi", "posterior")
 DEFAULT = DECODERS[0]
@@ -29,9 +30,9 @@ DEFAULT = DECODERS[0]
 class Contribution(NamedTuple):
     """Where a part of a score comes from: an observation and a label, or two labels in a row."""
 
-    kind: str  # unigram, start or bigram
+    kind: str  # unigram, start, bigram or trigram
     observation: int
-    previous: int  # -1 where it has none
+    previous: int  # the label before, of a trigram y'' Y + y'; -1 where it has none
     label: int
     value: float = 1.0  # of the observation
 
@@ -151,16 +152,29 @@ class Labeller(Stored):
 
     @abstractmethod
     def contributions(
-        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = (), earlier: int = -1
     ) -> Iterator[tuple[Contribution, float]]:
         """What the score of `label` at a position is the sum of; `row` is of `prepared` data, `before` -1 at first.
 
-        `valued` are observations with their values.
+        `valued` are observations with their values; `earlier` is the label before the one before, -1 for none.
         """
 
     def text_of(self, observation: int) -> str:
         """The text of a contribution's observation."""
         return self.observations[observation]
+
+    @property
+    def second_order(self) -> bool:
+        """Whether it has weights for triples of labels."""
+        return False
+
+    def labels_before(self, previous: int, kind: int) -> list[str]:
+        """The labels that a weight has before its own, by what `Layout.slots` says: none, one, or two."""
+        if previous < 0:
+            return []
+        n_labels = len(self.labels)
+        two = kind == KINDS_OF_WEIGHTS.index("trigram")
+        return [self.labels[y] for y in (divmod(int(previous), n_labels) if two else (int(previous),))]
 
     @abstractmethod
     def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
@@ -179,18 +193,26 @@ class WeightLabeller(Labeller, Model):
     """Weights in words (`Model`) and what they say of data."""
 
     def contributions(
-        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = (), earlier: int = -1
     ) -> Iterator[tuple[Contribution, float]]:
         for x, value in valued:
             slot = self.slot("unigram", x, label) if x >= 0 else -1
             if slot >= 0:
                 yield Contribution("unigram", x, -1, label, value), value * float(self.theta[slot])
-        pair = ("start", label) if before < 0 else ("bigram", before * len(self.labels) + label)
+        n_labels = len(self.labels)
+        codes = [("unigram", label), ("start", label) if before < 0 else ("bigram", before * n_labels + label)]
+        if earlier >= 0:
+            codes.append(("trigram", (earlier * n_labels + before) * n_labels + label))
         for x in row.tolist():
-            for kind, code in (("unigram", label), pair) if x >= 0 else ():
+            for kind, code in codes if x >= 0 else ():
                 slot = self.slot(kind, x, code)
                 if slot >= 0:
-                    yield Contribution(kind, x, before if kind == "bigram" else -1, label), float(self.theta[slot])
+                    previous = code // n_labels if SPAN[kind] > 1 else -1
+                    yield Contribution(kind, x, previous, label), float(self.theta[slot])
+
+    @property
+    def second_order(self) -> bool:
+        return self.layout.second_order
 
     def slot(self, kind: str, x: int, code: int) -> int:
         """The slot of this code in the run of observation x, -1 if it has none; each is looked up once."""
@@ -230,5 +252,5 @@ class WeightLabeller(Labeller, Model):
         return table.set_column(table.schema.get_field_index("weight"), "weight", pa.array(values, pa.float64()))
 
     def sizes(self) -> dict[str, int]:
-        bounds = [0, *self.layout.bounds(), self.layout.size]
-        return {f"active_{name}": b - a for name, a, b in zip(KINDS_OF_WEIGHTS, bounds, bounds[1:], strict=False)}
+        ends, kinds = self.layout.ends(), self.layout.families
+        return {f"active_{name}": b - a for name, a, b in zip(kinds, ends, ends[1:], strict=False)}

@@ -20,7 +20,7 @@ from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.local import normalise_locally
 from espalier.engine.losses.chain_objective import ChainObjective, active_weights
 from espalier.engine.runtime.grouping import carrying_columns
-from espalier.engine.weights.layout import BIGRAM, Layout
+from espalier.engine.weights.layout import BIGRAM, NO_CODE, Layout
 
 SHARED, PER_LABEL = "shared", "per-label"  # which weights labels before have
 
@@ -101,4 +101,5 @@ def _local_layout(layout: Layout, pair_ptr: np.ndarray) -> Layout:
     pairs = layout._decode("bigram", np.arange(*layout.bigram_ptr[[0, -1]]))[1] % layout.n_labels
     code = np.empty(0, np.int32) if full else np.concatenate([*parts, pairs]).astype(np.int32)
     nothing, none = np.full(len(ptr), layout.size, np.int64), np.empty(0, np.int32)
-    return Layout(layout.n_labels, layout.size, ptr, code, nothing, none, nothing.copy(), none.copy())
+    rest = nothing, none, nothing.copy(), none.copy(), nothing.copy(), NO_CODE.copy()
+    return Layout(layout.n_labels, layout.size, ptr, code, *rest)

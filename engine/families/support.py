@@ -25,7 +25,7 @@ from espalier.engine.runtime.arrow_arrays import numbers_of
 from espalier.engine.runtime.grouping import ends
 from espalier.engine.similarity.overlaps import Overlaps
 from espalier.engine.similarity.rows import AttributeRows, distinct_rows, selected
-from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
+from espalier.engine.weights.layout import FIRST_ORDER as KINDS_OF_WEIGHTS
 
 MOST_DEGREE = 8  # beyond it (m + 1)^degree soon is no whole number of a double any more
 SHOWN_ATTRIBUTES = 6  # of a row, where it is named

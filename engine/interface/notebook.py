@@ -56,11 +56,11 @@ def _strongest(model: Labeller) -> str:
     chosen = np.sort(np.argsort(-np.abs(values), kind="stable")[:STRONGEST])
     if not len(chosen):
         return ""
-    _, observation, previous, label = model.layout.slots(slots[chosen])
-    weights = list(zip(observation, previous, label, values[chosen], strict=True))
+    family, observation, previous, label = model.layout.slots(slots[chosen])
+    weights = list(zip(family, observation, previous, label, values[chosen], strict=True))
     rows = [
-        _row(model.observations[x], model.labels[before] if before >= 0 else "", model.labels[y], value)
-        for x, before, y, value in sorted(weights, key=lambda weight: -abs(weight[-1]))
+        _row(model.observations[x], " → ".join(model.labels_before(before, kind)), model.labels[y], value)
+        for kind, x, before, y, value in sorted(weights, key=lambda weight: -abs(weight[-1]))
     ]
     heads = "".join(f"<th>{head}</th>" for head in (*HEADS, f"strongest {model.shows}"))
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -39,8 +39,9 @@ from espalier.engine.runtime.grouping import carrying_columns, sort_by
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import dot
-from espalier.engine.weights.layout import FAMILIES, Layout
+from espalier.engine.weights.layout import Layout, triples_of
 
+MOST_CODES = 1 << 26  # that a counting sort has places for: all pairs of labels at most
 MOST_GROWTH = 4.0  # of distinct sets and combinations: more with more data, but ever more slowly
 
 
@@ -270,9 +271,9 @@ def ordinary(dataset: Dataset) -> Dataset:
 
 def active_weights(layout: Layout, theta: np.ndarray) -> dict[str, int]:
     """Number of weights of each family that are not zero."""
-    bounds = [0, *layout.bounds(), layout.size]
-    counts = [np.count_nonzero(theta[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
-    return {f"active_{name}": int(count) for name, count in zip(FAMILIES, counts, strict=True)}
+    ends = layout.ends()
+    counts = [np.count_nonzero(theta[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    return {f"active_{name}": int(count) for name, count in zip(layout.families, counts, strict=False)}
 
 
 def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
@@ -288,6 +289,8 @@ def observed_counts(dataset: Dataset, layout: Layout) -> np.ndarray:
     counts = np.zeros(layout.size)
     visits = {"unigram": (np.arange(len(labels)), labels), "start": (dataset.offsets[:-1], labels[first]),
               "bigram": (inner, labels[inner - 1] * layout.n_labels + labels[inner])}  # fmt: skip
+    if layout.second_order:
+        visits["trigram"] = triples_of(dataset, layout.n_labels)
     for family, (positions, code) in visits.items():
         _count(dataset.observations, NO_VALUES, *layout.family(family), positions, code, weights, counts)
     if dataset.valued.shape[1]:
@@ -300,7 +303,10 @@ def _count(observations, values, ptr, codes, n_codes, positions, code, weights, 
     columns = carrying_columns(observations, ptr)
     if not len(columns):
         return
-    order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
+    if n_codes > MOST_CODES:
+        order = np.argsort(code, kind="stable").astype(np.int32)
+    else:
+        order = sort_by(code, n_codes, np.arange(len(code), dtype=np.int32))
     at = np.where(ptr[1:] > ptr[:-1], ptr[:-1], -1)
     _add_counts(observations, values, columns, positions[order], code[order], weights, ptr, codes, at, counts)
 

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from espalier.engine.chain.pair_sets import check_theta
+from espalier.engine.chain.pair_sets import check_theta, refuse_triples_in
 from espalier.engine.data.dataset import Dataset, any_in_sequence
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective, Extent, Sample
@@ -44,6 +44,7 @@ class ExponentialObjective:
                 "the exponential loss is one of whole sequences and takes no token weights: choose the loss log or "
                 "marginal, or give weights to sequences"
             )
+        refuse_triples_in(layout, "the exponential loss")
         self.chain = ChainObjective(dataset, layout, sparse)
         self.dataset, self.layout, self.size, self.sparse = self.chain.dataset, layout, layout.size, sparse
         self.whole = ~any_in_sequence(dataset, dataset.labels < 0)

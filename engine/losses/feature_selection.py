@@ -13,7 +13,7 @@ from espalier.engine.data.dataset import NO_VALUED, NO_VALUES, Dataset, every_ob
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import observed_counts
 from espalier.engine.runtime.vectors import log
-from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
+from espalier.engine.weights.layout import FIRST_ORDER, Layout, _assemble
 
 
 def counts(dataset: Dataset, layout: Layout) -> np.ndarray:
@@ -49,7 +49,7 @@ def mutual_information(dataset: Dataset, layout: Layout) -> np.ndarray:
     where = {"unigram": np.ones_like(first), "start": first, "bigram": ~first}
     family, observation, before, label = layout.slots()
     found = np.zeros(layout.size)
-    for index, name in enumerate(FAMILIES):
+    for index, name in enumerate(FIRST_ORDER):
         mine, here = family == index, where[name]
         of_label = np.bincount(data.labels[here], weights[here], minlength=layout.n_labels)
         wanted = observation[mine].astype(np.int64)
@@ -115,7 +115,7 @@ def keep_only(layout: Layout, mask: np.ndarray) -> Layout:
     where = _where(mask, layout.size)
     family, observation, previous, label = layout.slots(where)
     code = np.where(family == 2, previous.astype(np.int64) * layout.n_labels + label, label)
-    families = [family == index for index in range(len(FAMILIES))]
+    families = [family == index for index in range(len(FIRST_ORDER))]
     return _assemble(
         layout.n_labels,
         [(np.bincount(observation[mine], minlength=layout.n_observations), code[mine]) for mine in families],

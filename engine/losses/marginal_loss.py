@@ -31,7 +31,7 @@ from espalier.engine.chain.covariance import (
 from espalier.engine.chain.forward_backward import backward_batch, forward_batch, make_rows
 from espalier.engine.chain.gather_gradient import gather, gather_also
 from espalier.engine.chain.logarithms import log_forward
-from espalier.engine.chain.pair_sets import check_theta
+from espalier.engine.chain.pair_sets import check_theta, refuse_triples_in
 from espalier.engine.chain.scatter_gradient import (
     PAGE,
     add_unigrams,
@@ -63,6 +63,7 @@ class MarginalObjective:
                 f"position {at} has a set of labels, and the marginal loss needs one label or none at a position: "
                 "choose the loss log or exponential, or leave the set out"
             )
+        refuse_triples_in(layout, "the marginal loss")
         self.chain = ChainObjective(dataset, layout, sparse)
         self.dataset = self.chain.dataset._replace(weights=np.ones(len(dataset.weights)))
         self.layout, self.size, self.sparse = layout, layout.size, sparse

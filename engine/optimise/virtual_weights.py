@@ -30,7 +30,7 @@ from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_products
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import balanced
-from espalier.engine.weights.layout import BIGRAM, FAMILIES, UNIGRAM, Layout, _assemble, _check_kinds
+from espalier.engine.weights.layout import BIGRAM, FIRST_ORDER, TRIGRAM, UNIGRAM, Layout, _assemble, _check_kinds
 
 ROUND = 3  # iterations of the solver between two scans
 LEAST = 100_000  # violators that may come in after one scan; more when more weights are active
@@ -123,6 +123,8 @@ def minimise_virtual(
     if not penalty.rho1 > 0.0:
         raise EspalierError(f"rho1 is {penalty.rho1}: expected more than 0, which keeps most virtual weights zero")
     kinds = _check_kinds(kinds, n_labels)
+    if np.any(kinds & TRIGRAM):
+        raise EspalierError("virtual weights are those of labels and of pairs of them: leave T templates out")
     layout, theta = _layout([np.empty(0, np.int64)] * 3, n_labels, len(kinds)), np.empty(0)
     objective = BlockObjective(dataset, layout, sparse)
     trace, evaluations, done, reason = [], 0, 0, None
@@ -206,7 +208,7 @@ def _listener(on_iteration, done: int):
 def _layout(keys: list[np.ndarray], n_labels: int, n_observations: int) -> Layout:
     """The layout of sorted keys observation * codes + code of the three families."""
     runs = []
-    for name, key in zip(FAMILIES, keys, strict=True):
+    for name, key in zip(FIRST_ORDER, keys, strict=True):
         codes = n_labels**2 if name == "bigram" else n_labels
         runs.append((np.bincount(key // codes, minlength=n_observations), key % codes))
     return _assemble(n_labels, runs)
@@ -215,7 +217,7 @@ def _layout(keys: list[np.ndarray], n_labels: int, n_observations: int) -> Layou
 def _keys(layout: Layout) -> list[np.ndarray]:
     """The keys of a layout's slots, family by family."""
     keys = []
-    for name in FAMILIES:
+    for name in FIRST_ORDER:
         ptr, code, full = layout.family(name)
         owner = np.repeat(np.arange(layout.n_observations, dtype=np.int64), np.diff(ptr))
         keys.append(owner * full + code)
@@ -226,7 +228,7 @@ def _grow(layout: Layout, theta: np.ndarray, found: Scan, rho1: float, most: int
     """The next working set: what is not zero or nearly violates, and the `most` worst violators; theta in its order."""
     keep = (theta != 0.0) | (np.abs(found.gradient) > NEAR * rho1)
     worst = np.argsort(-found.excess, kind="stable")[:most]
-    ends = [0, *layout.bounds(), layout.size]
+    ends = layout.ends()
     keys, weights = [], []
     for f, old in enumerate(_keys(layout)):
         mine = slice(ends[f], ends[f + 1])

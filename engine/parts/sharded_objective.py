@@ -19,6 +19,7 @@ from espalier.engine.data.dataset import UNKNOWN, Dataset, at_positions
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective, Sample, active_weights
 from espalier.engine.losses.curvature import curvatures
+from espalier.engine.losses.triple_objective import loss_of_chain
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.threads import balanced
 from espalier.engine.runtime.vectors import add_scaled, chunks
@@ -143,7 +144,7 @@ class Part:
         if n_blocks == 1:
             (block,) = blocks
             self.size, self.runs = layout.size, everything(layout.size)
-            whole = ChainObjective(block, layout, sparse, self.scratch)
+            whole = loss_of_chain(block, layout, sparse, self.scratch)
             self.blocks = [HeldBlock(whole, np.arange(layout.n_observations), self.runs, self.runs)]
         else:
             self._hold(blocks, layout, sparse)
@@ -168,7 +169,7 @@ class Part:
             near = restrict(mine, np.searchsorted(together, seen))[1]
             own, far = restrict(layout, seen)
             silent = len(block.labels) > 0 and bool(np.all(block.labels == UNKNOWN))
-            objective = None if silent else ChainObjective(block, own, sparse, self.scratch)
+            objective = None if silent else loss_of_chain(block, own, sparse, self.scratch)
             self.blocks.append(HeldBlock(objective, seen, near, far))
 
     def sums(
@@ -292,6 +293,8 @@ class ShardedObjective:
         sparse: str = "auto",
     ):  # fmt: skip
         self.pool, self.layout, self.size = pool, layout, layout.size
+        if layout.second_order:
+            self.offers = self.offers - {"blocks"}
         self._first_block, self._n_sequences, self._sparse = first_block, n_sequences, sparse
         self.observed = self._reduce("observed")[1]
 
@@ -369,7 +372,7 @@ def in_process(
     """The objective of data in memory: a chain objective while they are one block."""
     bounds = cut(dataset.offsets, block_tokens)
     if len(bounds) < 2:
-        return ChainObjective(dataset, layout, sparse)
+        return loss_of_chain(dataset, layout, sparse)
     blocks = (block_of(dataset, lo, hi) for lo, hi in bounds)
     pool = InProcess([Part(blocks, 0, len(bounds), layout, sparse)])
     return ShardedObjective(pool, layout, lambda: block_of(dataset, *bounds[0]), len(dataset.weights), sparse)

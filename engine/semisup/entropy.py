@@ -28,7 +28,7 @@ import threading
 import numpy as np
 
 from espalier.engine.chain.logarithms import log_back, make_pair_step
-from espalier.engine.chain.pair_sets import check_observations, check_theta, pair_sets
+from espalier.engine.chain.pair_sets import check_observations, check_theta, pair_sets, refuse_triples_in
 from espalier.engine.chain.scores import SAFE_RANGE, make_factors, position_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
@@ -96,6 +96,7 @@ class ChainEntropy:
 
     def __init__(self, pool: Dataset, layout: Layout, strength: float, sparse: str = "auto"):
         check_strength("strength of the entropy", strength)
+        refuse_triples_in(layout, "entropy regularisation")
         if not len(pool.weights):
             raise EspalierError("the unlabelled pool is empty: expected at least one sequence, or no pool at all")
         check_observations(pool._replace(labels=np.full(len(pool.labels), -1, np.int32)), layout)

@@ -1,9 +1,9 @@
 """The language of feature templates: that of CRF++ and Wapiti, and macros of our own.
 
-A line is U, B or * (both), then text in which a macro such as %x[row,col] stands for a value of a column at
-another position: `row` positions from here, or with @ counted from the first (@1) or the last (@-1). The
-expansion of the whole line is the observation, so lines with the same text before the macros share their
-observations, as in CRF++. Empty lines and comments (# at the beginning, or after a blank) are left out.
+A line is U, B, * (both) or T (weights for three labels in a row), then text in which a macro such as %x[row,col]
+stands for a value of a column at another position: `row` positions from here, or with @ counted from the first (@1) or
+the last (@-1). The expansion of the whole line is the observation, so lines with the same text before the macros share
+their observations, as in CRF++. Empty lines and comments (# at the beginning, or after a blank) are left out.
 
 %v[row,col] is a number: it stays in the text as it is written, so that the line has one observation whatever the
 number, and that observation has the number as its value. Such a line begins with U.
@@ -138,8 +138,8 @@ class _Lists:
 def _parse_line(line: str, lists: _Lists) -> Template:
     if len(line) > LONGEST_LINE:
         raise EspalierError(f"has {len(line):,} characters, expected at most {LONGEST_LINE:,}")
-    if line[0] not in "UuBb*":
-        raise EspalierError(f"begins with {line[0]!r}, expected U, B or *")
+    if line[0] not in "UuBb*Tt":
+        raise EspalierError(f"begins with {line[0]!r}, expected U, B, * or T")
     if "\n" in line or "\r" in line:
         raise EspalierError("has a line break in it; write each template as an entry of its own")
     parts: list[str | Macro] = []

@@ -1,8 +1,9 @@
 """Which weights exist and where each lies in the parameter vector theta.
 
-theta = [ unigram mu[x, y] | start lambda[x, y0, y] | bigram lambda[x, y', y] ], each
+theta = [ unigram mu[x, y] | start lambda[x, y0, y] | bigram lambda[x, y', y] | trigram tau[x, y'', y', y] ], each
 family ordered by observation x. An observation owns a run of slots in each family;
-a run that holds every label (or every pair) needs no list of what it holds.
+a run that holds every label (or every pair) needs no list of what it holds. Runs of triples always have one: there
+are weights for triples of labels that occur in the data, and for no others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,13 +16,19 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.runtime.grouping import carrying_columns, ends, sort_by
 from espalier.engine.runtime.jit import kernel
 
-UNIGRAM, BIGRAM = 1, 2  # kinds of an observation, as bits
-KINDS = {"U": UNIGRAM, "u": UNIGRAM, "B": BIGRAM, "b": BIGRAM, "*": UNIGRAM | BIGRAM}
-FAMILIES = ("unigram", "start", "bigram")
+UNIGRAM, BIGRAM, TRIGRAM = 1, 2, 4  # kinds of an observation, as bits
+KINDS = {
+    "U": UNIGRAM, "u": UNIGRAM, "B": BIGRAM, "b": BIGRAM, "*": UNIGRAM | BIGRAM, "T": TRIGRAM, "t": TRIGRAM,
+}  # fmt: skip
+FIRST_ORDER = ("unigram", "start", "bigram")
+FAMILIES = (*FIRST_ORDER, "trigram")
+SPAN = {"unigram": 1, "start": 1, "bigram": 2, "trigram": 3}  # labels that a weight speaks of
+NO_PTR, NO_CODE = np.zeros(1, np.int64), np.empty(0, np.int64)
 
 
 class Layout(NamedTuple):
-    """Slots of V observations; Y labels. `*_code[slot - ptr[0]]` is the label, or y' * Y + y of a pair."""
+    """Slots of V observations; Y labels. `*_code[slot - ptr[0]]` is the label, y' Y + y of a pair, or of a triple
+    y'' Y^2 + y' Y + y."""
 
     n_labels: int
     size: int
@@ -31,15 +38,30 @@ class Layout(NamedTuple):
     start_code: np.ndarray
     bigram_ptr: np.ndarray  # int64 [V + 1]
     bigram_code: np.ndarray
+    trigram_ptr: np.ndarray  # int64 [V + 1]
+    trigram_code: np.ndarray  # int64
 
     @property
     def n_observations(self) -> int:
         return len(self.unigram_ptr) - 1
 
     def family(self, name: str) -> tuple[np.ndarray, np.ndarray, int]:
-        """(ptr, code, length of a full run) of unigram, start or bigram."""
-        full = self.n_labels**2 if name == "bigram" else self.n_labels
-        return getattr(self, f"{name}_ptr"), getattr(self, f"{name}_code"), full
+        """(ptr, code, length of a full run) of unigram, start, bigram or trigram."""
+        return getattr(self, f"{name}_ptr"), getattr(self, f"{name}_code"), self.n_labels ** SPAN[name]
+
+    @property
+    def second_order(self) -> bool:
+        """Whether there are weights for triples of labels."""
+        return bool(self.trigram_ptr[-1] > self.trigram_ptr[0])
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The kinds of weights that a count of them names: those of triples where there are some."""
+        return FAMILIES if self.second_order else FIRST_ORDER
+
+    def ends(self) -> list[int]:
+        """Where the families begin, and the end."""
+        return [0, *self.bounds(), int(self.trigram_ptr[0]), self.size]
 
     def run_codes(self, name: str, x: int) -> np.ndarray:
         """What the run of observation x in a family holds: labels, or pairs as y' * Y + y."""
@@ -52,16 +74,18 @@ class Layout(NamedTuple):
         return int(self.start_ptr[0]), int(self.bigram_ptr[0])
 
     def slots(self, where: np.ndarray | None = None):
-        """(family, observation, previous, label) of each slot, or of the slots `where` (sorted)."""
+        """(family, observation, previous, label) of each slot, or of the slots `where` (sorted).
+
+        `previous` is y' of a pair, y'' Y + y' of a triple, -1 where there is none.
+        """
         where = np.arange(self.size) if where is None else np.asarray(where, dtype=np.int64)
-        family = np.searchsorted(np.array(self.bounds()), where, side="right").astype(np.int8)
+        family = np.searchsorted(np.array(self.ends()[1:-1]), where, side="right").astype(np.int8)
         observation = np.empty(len(where), np.int32)
         code = np.empty(len(where), np.int64)
         for index, name in enumerate(FAMILIES):
             mine = np.flatnonzero(family == index)
             observation[mine], code[mine] = self._decode(name, where[mine])
-        pair = family == 2
-        previous = np.where(pair, code // self.n_labels, -1).astype(np.int32)
+        previous = np.where(family >= 2, code // self.n_labels, -1).astype(np.int32)
         return family, observation, previous, (code % self.n_labels).astype(np.int32)
 
     def _decode(self, name: str, slots: np.ndarray):
@@ -71,11 +95,12 @@ class Layout(NamedTuple):
 
 
 def _assemble(n_labels: int, runs: list[tuple[np.ndarray, np.ndarray]]) -> Layout:
-    """A layout from (lengths of runs, codes or empty) of the three families."""
+    """A layout from (lengths of runs, codes or empty) of the families; that of triples may be left out."""
     parts, base = [], 0
-    for lengths, code in runs:
+    nothing = np.zeros_like(runs[0][0]), NO_CODE
+    for name, (lengths, code) in zip(FAMILIES, [*runs, nothing][: len(FAMILIES)], strict=True):
         ptr = base + ends(lengths)
-        parts += [ptr, np.ascontiguousarray(code, dtype=np.int32)]
+        parts += [ptr, np.ascontiguousarray(code, dtype=np.int64 if name == "trigram" else np.int32)]
         base = int(ptr[-1])
     return Layout(n_labels, base, *parts)
 
@@ -85,8 +110,8 @@ def _check_kinds(kinds, n_labels: int) -> np.ndarray:
     if n_labels < 1:
         raise EspalierError("there is no label: expected at least one in the training data")
     check_label_count(n_labels)
-    if np.any((kinds < 1) | (kinds > 3)):
-        raise EspalierError(f"kind {int(kinds.max())} of an observation: expected 1 (U), 2 (B) or 3 (*)")
+    if np.any((kinds < 1) | (kinds > TRIGRAM)):
+        raise EspalierError(f"kind {int(kinds.max())} of an observation: expected 1 (U), 2 (B), 3 (*) or 4 (T)")
     return kinds
 
 
@@ -105,6 +130,11 @@ def make_layout(pairs: str, dataset: Dataset, n_labels: int, kinds, start: bool 
 def dense_layout(n_labels: int, kinds, start: bool = True) -> Layout:
     """Every label and every pair of labels for every observation of that kind."""
     kinds = _check_kinds(kinds, n_labels)
+    if np.any(kinds & TRIGRAM):
+        raise EspalierError(
+            "pairs is all, and templates that begin with T have weights for the triples of labels that are seen alone: "
+            "set pairs to seen, or leave them out"
+        )
     none = np.empty(0, np.int32)
     unigram = np.where(kinds & UNIGRAM, n_labels, 0)
     bigram = np.where(kinds & BIGRAM, n_labels, 0)
@@ -129,8 +159,30 @@ def seen_layout(dataset: Dataset, n_labels: int, kinds, start: bool = True) -> L
             _seen_runs(dataset, kinds & UNIGRAM, *here, n_labels),
             _seen_runs(dataset, (kinds & BIGRAM) * bool(start), first[begin[0]], begin[1], n_labels),
             _seen_runs(dataset, kinds & BIGRAM, *pairs, n_labels**2),
+            _seen_triples(dataset, kinds & TRIGRAM, n_labels),
         ],
     )
+
+
+def triples_of(dataset: Dataset, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """(t, code int64) of each triple of known labels that ends at position t; it lies within a sequence."""
+    labels, third = dataset.labels.astype(np.int64), np.ones(len(dataset.labels), bool)
+    for skip in (0, 1):
+        first = dataset.offsets[:-1] + skip
+        third[first[first < dataset.offsets[1:]]] = False
+    at = np.flatnonzero(third)
+    known = at[(labels[at] >= 0) & (labels[at - 1] >= 0) & (labels[at - 2] >= 0)]
+    return known, (labels[known - 2] * n_labels + labels[known - 1]) * n_labels + labels[known]
+
+
+def _seen_triples(dataset: Dataset, wanted, n_labels: int):
+    """Distinct (observation, triple) of the data, as lengths per observation and codes."""
+    if not np.any(wanted):
+        return np.zeros(len(wanted), np.int64), NO_CODE
+    positions, code = triples_of(dataset, n_labels)
+    distinct, rank = np.unique(code, return_inverse=True)
+    lengths, ranks = _seen_runs(dataset, wanted, positions, rank.ravel(), max(1, len(distinct)))
+    return lengths, distinct[ranks]
 
 
 def merged(layouts: Iterable[Layout]) -> Layout:
@@ -150,7 +202,8 @@ def merged(layouts: Iterable[Layout]) -> Layout:
     if not pending:
         raise EspalierError("there is no layout to merge: expected that of at least one part of the data")
     runs = []
-    for keys, full in zip(pending[0][1], (n_labels, n_labels, n_labels**2), strict=True):
+    for keys, name in zip(pending[0][1], FAMILIES, strict=True):
+        full = n_labels ** SPAN[name]
         runs.append((np.bincount(keys // full, minlength=n_observations), keys % full))
     return _assemble(n_labels, runs)
 
@@ -177,7 +230,7 @@ def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
     begins = np.full(len(labels), -1)
     begins[first] = labels[first]
     sizes = n_labels, n_labels, n_labels**2
-    for keys, full, codes in zip(_keys(layout), sizes, (labels, begins, pairs), strict=True):
+    for keys, full, codes in zip(_keys(layout)[:3], sizes, (labels, begins, pairs), strict=True):
         there = (wide >= 0) & (codes >= 0)[:, None]
         seen, which = np.unique((wide * full + codes[:, None])[there], return_inverse=True)
         counts = np.bincount(which, values[there], minlength=len(seen))
@@ -189,7 +242,10 @@ def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
 
 
 def with_full_runs(layout: Layout, kinds: Sequence[int]) -> Layout:
-    """The layout with more observations behind its own, each with all weights of its kind, start weights included."""
+    """The layout with more observations behind its own, each with all weights of its kind, start weights included.
+
+    It has no weights for triples of labels.
+    """
     runs = []
     for name, kind in (("unigram", UNIGRAM), ("start", BIGRAM), ("bigram", BIGRAM)):
         ptr, code, full = layout.family(name)

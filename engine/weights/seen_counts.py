@@ -9,7 +9,7 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset, every_observation, label_rows
 from espalier.engine.runtime.jit import kernel
-from espalier.engine.weights.layout import BIGRAM, FAMILIES, UNIGRAM
+from espalier.engine.weights.layout import BIGRAM, FIRST_ORDER, SPAN, TRIGRAM, UNIGRAM, triples_of
 
 MOST_BITS = 1 << 31  # of one family, 256 MiB
 
@@ -20,14 +20,16 @@ class SeenCounts:
     def __init__(self, n_labels: int, kinds: np.ndarray, start: bool):
         self.n_labels = n_labels
         wanted = {"unigram": kinds & UNIGRAM, "start": (kinds & BIGRAM) * bool(start), "bigram": kinds & BIGRAM}
-        self.rank = {name: _ranks(wanted[name] > 0) for name in FAMILIES}
-        self.full = {name: n_labels**2 if name == "bigram" else n_labels for name in FAMILIES}
-        self.virtual = {name: (int(self.rank[name].max(initial=-1)) + 1) * self.full[name] for name in FAMILIES}
+        names = (*FIRST_ORDER, *(["trigram"] if np.any(kinds & TRIGRAM) else []))
+        wanted["trigram"] = kinds & TRIGRAM
+        self.rank = {name: _ranks(wanted[name] > 0) for name in names}
+        self.full = {name: n_labels ** SPAN[name] for name in names}
+        self.virtual = {name: (int(self.rank[name].max(initial=-1)) + 1) * self.full[name] for name in names}
         self.bits = {
             name: np.zeros(size // 8 + 1, np.uint8) if size <= MOST_BITS else None
             for name, size in self.virtual.items()
         }
-        self.counts = dict.fromkeys(FAMILIES, 0)
+        self.counts = dict.fromkeys(names, 0)
 
     @property
     def exact(self) -> bool:
@@ -38,8 +40,12 @@ class SeenCounts:
         observations = every_observation(part)
         first = np.zeros(len(row), bool)
         first[part.offsets[:-1]] = True
-        for i, name in enumerate(FAMILIES):
-            if self.bits[name] is not None:
+        for i, name in enumerate(self.counts):
+            if name == "trigram" and self.bits[name] is not None:
+                at, code = triples_of(part, self.n_labels)
+                marks = observations, at, code, self.rank[name], self.full[name], self.bits[name]
+                self.counts[name] += _mark_triples(*marks)
+            elif self.bits[name] is not None:
                 visits = observations, row, table, first, i, self.rank[name], self.full[name], self.bits[name]
                 self.counts[name] += _mark(*visits)
             else:  # at most one new weight for each label that an observation meets
@@ -71,6 +77,18 @@ def _mark(observations, row, table, first, family, rank, full, bits):
                 for before in range(n_labels):
                     if table[row[t - 1], before]:
                         count += _set(bits, r * full + before * n_labels + y)
+    return count
+
+
+@kernel
+def _mark_triples(observations, at, code, rank, full, bits):
+    """The same for triples of labels, which end at the positions `at`."""
+    count = 0
+    for i in range(len(at)):
+        for k in range(observations.shape[1]):
+            r = rank[observations[at[i], k]]
+            if r >= 0:
+                count += _set(bits, r * full + code[i])
     return count
 
 

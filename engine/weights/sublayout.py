@@ -110,7 +110,7 @@ def restrict(layout: Layout, observations: np.ndarray) -> tuple[Layout, Runs]:
         begin, length = ptr[observations], ptr[observations + 1] - ptr[observations]
         mine = ends(length)
         where = np.repeat(begin - ptr[0] - mine[:-1], length) + np.arange(mine[-1]) if len(code) else []
-        families += [base + mine, code[where] if len(code) else np.empty(0, np.int32)]
+        families += [base + mine, code[where] if len(code) else code]
         base += int(mine[-1])
         begins.append(begin[length > 0])
         lengths.append(length[length > 0])

@@ -63,15 +63,16 @@ def summary(project) -> str:
     """The last words of a run: quality, size, what was decided, where the report is."""
     from espalier.tasks import store
     from espalier.tasks.judging import headline
+    from espalier.tasks.shapes import active_of
 
     metrics = store.read_metrics(project.root)
     nouns = store.read_manifest(project.root)["nouns"]
     decision = store.last_decision(project.root)
-    active = sum(metrics[f"active_{family}"] for family in ("unigram", "start", "bigram"))
+    active = active_of(metrics)
     lines = [
         headline.in_one_line(metrics, nouns),
-        f"active features {active:,} of {metrics['features']:,} ({metrics['active_unigram']:,} unigram, "
-        f"{metrics['active_start']:,} start, {metrics['active_bigram']:,} bigram)",
+        f"active features {sum(active.values()):,} of {metrics['features']:,} "
+        f"({', '.join(f'{count:,} {kind}' for kind, count in active.items())})",
         *headline.verdict_lines(decision),
         f"report {project.root / store.REPORT}",
     ]
@@ -134,8 +135,9 @@ def plan_text(figures: dict, iterations: int) -> str:
     return "\n".join([
         f"{figures['sequences']:,} sequences, {figures['tokens']:,} positions, {figures['labels']} labels, "
         f"{figures['observations']:,} observations",
-        f"features  {virtual['all']:,} possible ({virtual['unigram']:,} unigram, {virtual['start']:,} start, "
-        f"{virtual['bigram']:,} bigram); {most}{figures['features']:,} in the model",
+        f"features  {virtual['all']:,} possible "
+        f"({', '.join(f'{count:,} {kind}' for kind, count in virtual.items() if kind != 'all')}); "
+        f"{most}{figures['features']:,} in the model",
         f"memory    {needed['all'] / 2**20:,.0f} MiB of {figures['allowed_bytes'] / 2**20:,.0f} allowed: {parts}",
         f"time      about {seconds:.2f} s an iteration, {seconds * iterations:,.0f} s for train.max_iterations = "
         f"{iterations}",

@@ -82,7 +82,7 @@ def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
     rest = gamma.copy()
     rest[np.arange(len(labels)), labels] = -1.0
     seconds = rest.argmax(axis=1).astype(np.int32)
-    ways = best_ways(model, sequence, labels)
+    ways = Detours(model, sequence, labels) if model.second_order else best_ways(model, sequence, labels)
     prepared, local = model.prepared(sequence), not model.linear
     reasons = []
     for t, (label, second) in enumerate(zip(labels.tolist(), seconds.tolist(), strict=True)):
@@ -134,6 +134,26 @@ class Ways(NamedTuple):
         return float(total[self.labels[t]] - total[label])
 
 
+class Detours:
+    """The same where triples of labels have weights: the best labelling through a label is decoded anew for each.
+
+    That takes time by the square of the length.
+    """
+
+    def __init__(self, model: Labeller, sequence: Dataset, labels: np.ndarray):
+        self.model, self.sequence, self.labels = model, sequence, labels
+
+    def through(self, t: int, label: int) -> tuple[int, np.ndarray, bool]:
+        """As `Ways.through`; nothing is ever cut."""
+        allowed = np.ones((len(self.labels), len(self.model.labels)), bool)
+        allowed[t] = False
+        allowed[t, label] = True
+        other = self.model.best(self.sequence, allowed=allowed)
+        where = np.flatnonzero(other != self.labels)
+        begin, end = int(where[0]), int(where[-1]) + 1
+        return begin, other[begin:end], False
+
+
 def best_ways(model: Labeller, sequence: Dataset, labels: np.ndarray) -> Ways:
     """Viterbi's recursion in both directions. Among equals the smallest label counts, or the one of `labels`."""
     length, n = len(labels), len(model.labels)
@@ -183,12 +203,16 @@ def differing(
     model: Labeller, prepared: Dataset, labels: np.ndarray, begin: int, other: np.ndarray
 ) -> list[Share]:
     """What each weight adds to the score of the first labelling minus that of the other, the largest first."""
-    low, high = max(0, begin - 1), min(len(labels), begin + len(other) + 1)  # a pair has a position more
+    reach = 2 if model.second_order else 1  # positions that a weight looks back
+    low, high = max(0, begin - reach), min(len(labels), begin + len(other) + reach)
     mine = labels[low:high]
     theirs = mine.copy()
     theirs[begin - low : begin - low + len(other)] = other
     changed = mine != theirs
-    touched = np.flatnonzero(changed | np.append(False, changed[:-1]))  # the label here or the one before is another
+    near = changed.copy()  # whether the label here or one that a weight looks back to is another
+    for back in range(1, reach + 1):
+        near[back:] |= changed[:-back]
+    touched = np.flatnonzero(near)
     values: dict[Contribution, float] = {}
     found = occurrences(model, prepared, low, mine, touched, values)
     found.subtract(occurrences(model, prepared, low, theirs, touched, values))
@@ -209,11 +233,12 @@ def occurrences(
 
     `labels` and `positions` begin at position `low`.
     """
-    found, some = Counter(), prepared.valued.shape[1] > 0
+    found, some, far = Counter(), prepared.valued.shape[1] > 0, model.second_order
     for t in positions.tolist():
         at, before = low + t, int(labels[t - 1]) if t else -1
         valued = zip(prepared.valued[at].tolist(), prepared.values[at].tolist(), strict=True) if some else ()
-        for weight, value in model.contributions(prepared.observations[at], before, int(labels[t]), valued):
+        more = (int(labels[t - 2]),) if far and t > 1 else ()
+        for weight, value in model.contributions(prepared.observations[at], before, int(labels[t]), valued, *more):
             found[weight] += 1
             values[weight] = value
     return found
@@ -234,15 +259,16 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
 def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:
     """A weight with its family, observation, labels, value and a text for people."""
     kind, observation, previous, label, amount = weight
-    before = model.labels[previous] if previous >= 0 else None
-    lead = f"{before} → " if before is not None else f"{START} → " if kind == "start" else ""
+    names = model.labels_before(previous, FAMILIES.index(kind))
+    before = names[-1] if names else None
+    lead = "".join(f"{name} → " for name in names) or (f"{START} → " if kind == "start" else "")
     text, end = model.text_of(observation), ""
     if is_twin(text):
         kind, text, end = STOP, of_twin(text), " at the end"
     return {
         "family": kind, "observation": text, "previous": before, "label": model.labels[label], "weight": value,
         "text": f"{lead}{model.labels[label]}  when {text}{end}" + (f" is {amount:.6g}" if amount != 1.0 else ""),
-    } | ({"value": amount} if amount != 1.0 else {})  # fmt: skip
+    } | ({"value": amount} if amount != 1.0 else {}) | ({"before": names[0]} if len(names) > 1 else {})  # fmt: skip
 
 
 def in_words(model: Labeller, share: Share) -> dict:

@@ -35,10 +35,10 @@ from espalier.tasks.pages.page import (
 from espalier.tasks.pages.page import section as page_section
 from espalier.tasks.pages.verdict import mark
 from espalier.tasks.params import Params, renamed
+from espalier.tasks.shapes import active_of
 
 SECRET = ("notify",)  # sections that may hold addresses with keys in them
 WITHOUT_EFFECT = (*SECRET, "version", "memory")
-ACTIVE = ("active_unigram", "active_start", "active_bigram")
 QUALITY = (
     "measure",
     *(f"{name}{end}" for name in NAMES for end in ("", "_low", "_high")),
@@ -129,7 +129,7 @@ def entry_of(
     if "evaluate" in seconds:
         metrics = store.read_metrics(root)
         entry |= {name: metrics[name] for name in (*QUALITY, "iterations", "features") if name in metrics}
-        entry["active"] = sum(metrics[name] for name in ACTIVE)
+        entry["active"] = sum(active_of(metrics).values())
     if decision is not None:
         entry |= {"id": decision["id"], "outcome": outcome(decision), "warnings": list(decision.get("warnings", []))}
         entry |= {name: decision[name] for name in ("reason", "reasons", "forced") if name in decision}

@@ -27,6 +27,7 @@ from espalier.tasks.pages.verdict import VERDICTS, box
 from espalier.tasks.report.confusions import Score
 from espalier.tasks.report.record import Run, without_folders
 from espalier.tasks.report.words import Metrics, Nouns, code, plain
+from espalier.tasks.shapes import active_of
 
 POOR, SUPPORT, NAMED = 0.5, 20, 3  # F1 that is worth a look, of labels that occur so often; how many are named
 SURE = 0.05  # a calibration error worth a look
@@ -103,7 +104,7 @@ def changes(run: Run, m: Metrics, nouns: Nouns) -> Html:
     """Against the last retraining before this one."""
     if not run.before:
         return message("There is no earlier retraining on record to compare this one with.")
-    active = sum(m.get(f"active_{name}") or 0 for name in ("unigram", "start", "bigram"))
+    active = sum(active_of(m).values())
     measure = headline.measure_in(m)
     called, errors = nouns.called(measure), headline.shown(measure)[:2]
     now = {name: m.get(name) for name in (*errors, "iterations")} | {"active": active}

@@ -25,6 +25,8 @@ def learning(trace: Trace) -> Html | None:
     thinned = thin(trace, CURVE_POINTS)
     objective, norm = [("objective", "a", "objective")], [("norm", "a", "gradient_norm")]
     active = [("unigram", "a", "active_unigram"), ("bigram", "b", "active_bigram")]
+    if "active_trigram" in trace[-1]:
+        active.append(("trigram", "c", "active_trigram"))
     cost, far = "loss on the training data plus penalty", "distance from the conditions of an optimum"
     panels = (
         panel("objective", "Objective", thinned, objective, cost, write=lambda v: number(v, 6)),
@@ -74,10 +76,12 @@ def trace_table(trace: Trace) -> Html:
 
 
 def figures(trace: Trace) -> Html:
+    kinds = ["unigram", "bigram", *(["trigram"] if "active_trigram" in trace[-1] else [])]
     rows = [
-        (number(row["iteration"]), number(row.get("objective"), 6), number(row.get("active_unigram")),
-         number(row.get("active_bigram")), percent(row.get("dev_token_error"), 2))
+        (number(row["iteration"]), number(row.get("objective"), 6),
+         *(number(row.get(f"active_{kind}")) for kind in kinds), percent(row.get("dev_token_error"), 2))
         for row in thin(trace, CURVE_ROWS)
     ]  # fmt: skip
-    headings = ("Iteration", "Objective", "Unigram", "Bigram", "Dev error")
-    return table("Selected iterations" if len(trace) > 1 else "The iteration", headings, rows, numeric=range(5))
+    headings = ("Iteration", "Objective", *map(str.capitalize, kinds), "Dev error")
+    title = "Selected iterations" if len(trace) > 1 else "The iteration"
+    return table(title, headings, rows, numeric=range(len(headings)))

@@ -90,7 +90,8 @@ class Phrases:
             return f"{seen or 'any ' + self.nouns.token} → {target}"
         if row["family"] == STOP:
             return f"{target} at the end" + (f" when {self.when(seen)}" if seen else "")
-        source = row["previous"] if row["family"] == "bigram" else "⟨start⟩"
+        source = row["previous"] if row["family"] in ("bigram", "trigram") else "⟨start⟩"
+        source = f"{row['before']} → {source}" if row["family"] == "trigram" else source
         return f"{source} → {target}" + (f" when {self.when(seen)}" if seen else "")
 
     def when(self, seen: str) -> str:

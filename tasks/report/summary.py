@@ -33,6 +33,7 @@ from espalier.tasks.pages.page import (
 from espalier.tasks.report.record import Run
 from espalier.tasks.report.second_looks import newness
 from espalier.tasks.report.words import Metrics, Nouns
+from espalier.tasks.shapes import active_of
 
 
 def header(title: str, badge: Html, m: Metrics, meta: dict[str, Any], nouns: Nouns, run: Run) -> Html:
@@ -131,10 +132,10 @@ def loss_card(m: Metrics, nouns: Nouns) -> Html:
 
 
 def active_card(m: Metrics) -> Html:
-    parts = [(name, m.get(f"active_{name}") or 0) for name in ("unigram", "start", "bigram")]
+    parts = list(active_of(m).items())
     active, possible = sum(n for _, n in parts), m.get("features")
     share = f"of {number(possible)} possible ({percent(active / possible, 2)})" if possible else None
-    bar = charts.share_bar([(style, n) for style, (_, n) in zip("acb", parts, strict=True)])
+    bar = charts.share_bar([(style, n) for style, (_, n) in zip("acbd", parts, strict=False)])
     words = ", ".join(f"{number(n)} {name}" for name, n in parts)
     return card("Active weights", number(active), share, bar, words, broad=True)
 

@@ -25,7 +25,7 @@ def weights(model: pa.Table, phrases: Phrases, nouns: Nouns, limit: int, shows: 
         return None
     if not model.num_rows:
         return message("All weights are zero: the penalty is too strong for these data; try a smaller rho1.")
-    rows = model.select(["family", "observation", "previous", "label", "weight"]).to_pylist()
+    rows = model.to_pylist()
     most = max(abs(row["weight"]) for row in rows)
     likely = shows == "probability"
     signs = (("Given the " + nouns.label, 1),) if likely else (("For", 1), ("Against", -1))
@@ -44,7 +44,8 @@ def weights(model: pa.Table, phrases: Phrases, nouns: Nouns, limit: int, shows: 
 def strongest(rows: list[dict[str, Any]], sign: int, limit: int) -> list[tuple[dict[str, Any], bool]]:
     """Weights of one sign by size: the first `limit` (True), for the filter some of each label (False)."""
     mine = [row for row in rows if sign * row["weight"] > 0]
-    mine.sort(key=lambda r: (-abs(r["weight"]), r["observation"], r["previous"] or "", r["label"]))
+    mine.sort(key=lambda r: (-abs(r["weight"]), r["observation"], r.get("before") or "", r["previous"] or "",
+                             r["label"]))  # fmt: skip
     quota = min(WEIGHTS_PER_LABEL, max(1, WEIGHTS_IN_PAGE // max(1, len({r["label"] for r in mine}))))
     taken, chosen = Counter(), []
     for rank, row in enumerate(mine):

@@ -19,6 +19,7 @@ from espalier.tasks.ingest import corpus_of, input_fractions, partly_labelled, p
 from espalier.tasks.judging import headline
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress
+from espalier.tasks.shapes import active_of
 from espalier.tasks.sources import Blocks, Corpus
 
 STAGES = {"template": template.main, "weigh": weigh.main, "train": train.main, "evaluate": evaluate.main}
@@ -101,7 +102,7 @@ def _of_fold(
         stage(folder, params, progress, *([root] if name == "template" else []))
     metrics = store.read_metrics(folder)
     shown = (metrics["measure"], *FIGURES)
-    active = sum(metrics[f"active_{kind}"] for kind in ("unigram", "start", "bigram"))
+    active = sum(active_of(metrics).values())
     return {"fold": fold + 1, "measure": metrics["measure"], **{key: metrics.get(key) for key in shown},
             "sequences": counts["test"], "train_sequences": counts["train"], "active": active}  # fmt: skip
 

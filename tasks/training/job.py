@@ -13,7 +13,7 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
-from espalier.engine.families.objectives import objective_of
+from espalier.engine.families.objectives import objective_of, refuse_triples
 from espalier.engine.labels.scheme import Transitions, named, transitions_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.loss_table import LOG
@@ -178,6 +178,7 @@ class Job:
 
     def check(self) -> None:
         """Refuse what the parameters ask of a family that cannot do it."""
+        self.check_triples()
         if self.params.compute.cluster:
             require(self.family, "shards", "compute.cluster to null")
         if self._per_label and not self.params.memm.start:
@@ -189,6 +190,19 @@ class Job:
             self._check_start_from()
         if self.params.train.initial:
             require(self.family, "warm_start", "train.initial to null")
+
+    def check_triples(self) -> None:
+        """Refuse templates that begin with T where nothing can be learned from them."""
+        if "T" not in self.manifest["kinds"]:
+            return
+        family = self.params.of_family
+        loss, scheme = getattr(family, "loss", LOG), getattr(family, "scheme", None)
+        refuse_triples(self.family, loss, scheme is not None, "model.family")
+        if getattr(self.params.of_family, "pairs", "seen") == "all":
+            raise EspalierError(
+                f"{self.family}.pairs is all, and templates that begin with T have weights for the triples of "
+                f"labels that are seen alone: set {self.family}.pairs to seen, or leave them out"
+            )
 
     def _check_start_from(self) -> None:
         """Refuse what a training that begins with one of another family cannot have."""

@@ -16,7 +16,7 @@ from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective, Extent
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS, cover, cut, moved_bytes, part_bytes
-from espalier.engine.weights.layout import BIGRAM, UNIGRAM, make_layout
+from espalier.engine.weights.layout import BIGRAM, TRIGRAM, UNIGRAM, make_layout
 from espalier.engine.weights.seen_counts import SeenCounts
 from espalier.engine.weights.stop_twins import with_twins
 from espalier.engine.weights.sublayout import present
@@ -35,9 +35,10 @@ PROCESS = 300 << 20  # bytes of an interpreter with its packages and compiled ke
 
 def count_features(n_labels: int, kinds: np.ndarray, start: bool) -> dict[str, int]:
     """All virtual weights of each family."""
-    bigram = int((kinds & BIGRAM > 0).sum())
+    bigram, trigram = int((kinds & BIGRAM > 0).sum()), int((kinds & TRIGRAM > 0).sum())
+    of_triples = {"trigram": trigram * n_labels**3} if trigram else {}
     return {"unigram": int((kinds & UNIGRAM > 0).sum()) * n_labels, "start": bigram * n_labels * bool(start),
-            "bigram": bigram * n_labels**2}  # fmt: skip
+            "bigram": bigram * n_labels**2} | of_triples  # fmt: skip
 
 
 def sample(shards: list[Dataset], tokens: int = SAMPLE_TOKENS) -> Dataset:
@@ -137,7 +138,7 @@ def cluster_figures(shards, kinds, n_labels, columns, objective, weights, option
 
     workers = look(options.cluster)
     bigram = (kinds & BIGRAM > 0) * (n_labels**2 + n_labels * bool(options.start))
-    lengths = (kinds & UNIGRAM > 0) * n_labels + bigram
+    lengths = (kinds & UNIGRAM > 0) * n_labels + bigram + (kinds & TRIGRAM > 0) * n_labels**3
     found = portions(shards, workers["workers"], lengths, weights, block_tokens)
     each = [worker_bytes(portion, columns, objective, options) for portion in found]
     largest = max(each, key=lambda parts: sum(parts.values()))
@@ -197,6 +198,7 @@ def of_gradients(job: Job) -> dict:
 def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
     """The plan from the features on disk, by the trainer of the family; `espalier stage template` must have run."""
     job = Job(root, params, block_tokens=block_tokens)
+    job.check_triples()
     return {**trainer_of(job.family).plan(job), "allowed_bytes": allowed_bytes(params)}
 
 

@@ -14,6 +14,7 @@ from espalier.engine.losses.loss_table import LOG, LOSSES
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.tasks.progress import Progress
+from espalier.tasks.shapes import active_of
 from espalier.tasks.training.job import Options
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Watcher:
         return replace(result, theta=self.best_theta, objective=self.best["objective"])
 
     def _note(self, record: dict) -> str:
-        active = sum(record[f"active_{name}"] for name in ("unigram", "start", "bigram"))
+        active = sum(active_of(record).values())
         dev = record["dev_token_error"]
         error = "" if dev is None else f", dev error {dev:.2%}"
         return f"objective {record['objective']:,.0f}, {active:,} active{error}"

@@ -47,6 +47,7 @@ from espalier.engine.losses import feature_selection  # noqa: E402
 from espalier.engine.losses.chain_objective import ChainObjective  # noqa: E402
 from espalier.engine.losses.exponential_loss import ExponentialObjective  # noqa: E402
 from espalier.engine.losses.marginal_loss import MarginalObjective  # noqa: E402
+from espalier.engine.losses.triple_objective import TripleObjective  # noqa: E402
 from espalier.engine.optimise.penalty import ElasticNet  # noqa: E402
 from espalier.engine.optimise.solvers import SOLVERS, minimise  # noqa: E402
 from espalier.engine.optimise.solvers.sbcd import live_slots  # noqa: E402
@@ -345,6 +346,20 @@ def logistic():
     return found
 
 
+def triples():
+    """A chain with weights for triples of labels: ordinary weights, and those that go by logarithms."""
+    packed = pack(random_problem(7, 3, 5, 2, [4, 6, 1, 2, 5], kinds=[4, 3, 1, 2, 4]), "seen")
+    data, found = packed.dataset, []
+    for scale in (1.0, 300.0):
+        objective, theta = TripleObjective(data, packed.layout), random_theta(packed.layout.size, 1, 0.7, scale)
+        found += [objective.value(theta), *objective.value_and_gradient(theta)]
+        ask = data, packed.layout, theta
+        found += [decode.viterbi(*ask), decode.marginals(*ask), decode.log_partition(*ask), *decode.nbest(*ask, 3)]
+        allowed = np.ones((len(data.labels), 3), bool)
+        found += [decode.marginals(*ask, allowed=allowed), decode.log_partition(*ask, allowed=allowed)]
+    return found
+
+
 def clusters():
     bags, labels = documents()
     mixture = fit_mixture(bags.indptr, bags.indices, bags.counts, bags.n_features, 3, seed=1)
@@ -388,8 +403,8 @@ CASES = {
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function
-       for function in (virtual, lattices, local_models, kernel_machines, logistic, clusters, small_tables,
-                        grammars, alignment, texts)},
+       for function in (virtual, lattices, local_models, kernel_machines, logistic, triples, clusters,
+                        small_tables, grammars, alignment, texts)},
 }  # fmt: skip
 
 

@@ -114,8 +114,8 @@ def test_files_of_lists():
     [
         ([], "holds no template; expected lines such as U:%x[0,0]"),
         (["", "# all comments"], "holds no template"),
-        (["U", "X:%x[0,0]"], "template.lines, line 2: `X:%x[0,0]` begins with 'X', expected U, B or *"),
-        (["%x[0,0]"], "line 1: `%x[0,0]` begins with '%', expected U, B or *"),
+        (["U", "X:%x[0,0]"], "template.lines, line 2: `X:%x[0,0]` begins with 'X', expected U, B, * or T"),
+        (["%x[0,0]"], "line 1: `%x[0,0]` begins with '%', expected U, B, * or T"),
         (["U", "", "# c", "U:%x[0]"], "line 4: `U:%x[0]` has a % that is no macro; expected %x[row,col]"),
         (["U:%x[a,0]"], "has a % that is no macro"),
         (["U:%x[0,-1]"], "has a % that is no macro"),
@@ -150,7 +150,7 @@ def test_bad_lines_are_refused_with_their_number(given_lines, expected):
 
 
 def test_the_place_is_named():
-    assert refusal("U", "Q", where="pattern.txt") == "pattern.txt, line 2: `Q` begins with 'Q', expected U, B or *"
+    assert refusal("U", "Q", where="pattern.txt") == "pattern.txt, line 2: `Q` begins with 'Q', expected U, B, * or T"
 
 
 @pytest.mark.parametrize(

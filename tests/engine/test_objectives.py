@@ -20,6 +20,7 @@ from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.exponential_loss import ExponentialObjective
 from espalier.engine.losses.fixed_transitions import FixedTransitions
 from espalier.engine.losses.marginal_loss import MarginalObjective
+from espalier.engine.losses.triple_objective import TripleObjective
 from espalier.engine.optimise.objective import CAPABILITIES
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import NEWTON, SOLVERS, minimise, minimise_by_newton
@@ -49,8 +50,15 @@ def logistic():
     return LogisticObjective(BAGS, [0, 1, 1])
 
 
+def triples():
+    problem = random_problem(1, 3, 5, 2, [4, 6, 3, 5], kinds=[4, 3, 1, 2, 4])
+    packed = pack(problem, "seen")
+    return TripleObjective(packed.dataset, packed.layout)
+
+
 OBJECTIVES = {
     "chain": chain,
+    "triples": triples,
     "chain with terms": partial,
     "blocks": lambda: BlockObjective(PACKED.dataset, PACKED.layout),
     "sharded": lambda: in_process(PACKED.dataset, PACKED.layout, block_tokens=5),
@@ -70,7 +78,8 @@ def test_every_objective_of_the_engine_is_here():
     for path in ENGINE.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             methods = {one.name for one in getattr(node, "body", []) if isinstance(one, ast.FunctionDef)}
-            if isinstance(node, ast.ClassDef) and "value_and_gradient" in methods:
+            own = "value_and_gradient" in methods or {"expected", "offers"} <= methods
+            if isinstance(node, ast.ClassDef) and own:
                 found.add(node.name)
     assert found - {"Objective"} == {type(make()).__name__ for make in OBJECTIVES.values()}
 

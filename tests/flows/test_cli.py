@@ -430,7 +430,7 @@ def test_bad_parameters_change_nothing(espalier, project, case, command):
     [
         ("[U, 'U:%x[0,4]']", "template `U:%x[0,4]` points at column 4, the data has column 0"),
         ("[U, 'U:%x[0]']", "template.lines, line 2: `U:%x[0]` has a % that is no macro; expected %x[row,col]"),
-        ("['Q:%x[0,0]']", "template.lines, line 1: `Q:%x[0,0]` begins with 'Q', expected U, B or *"),
+        ("['Q:%x[0,0]']", "template.lines, line 1: `Q:%x[0,0]` begins with 'Q', expected U, B, * or T"),
     ],
 )
 def test_bad_templates_change_nothing(espalier, project, lines, expected):
