@@ -16,6 +16,8 @@ from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.families import hmm, load
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller, MemmObjective
+from espalier.engine.families.perceptron_options import PerceptronOptions
+from espalier.engine.families.perceptron_training import fit as fit_perceptron
 from espalier.engine.features import features_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.exponential_loss import ExponentialObjective
@@ -140,6 +142,10 @@ def hidden_markov() -> None:
     _ask_all(model, data)
 
 
+def perceptron() -> None:
+    fit_perceptron(*tiny_problem(), PerceptronOptions(epochs=FEW))
+
+
 def _ask_all(model, data: Dataset) -> None:
     model.best(data)
     model.posterior(data)
@@ -160,6 +166,7 @@ RECIPES = {
     "exponential loss": exponential,
     "memm": memm,
     "hmm": hidden_markov,
+    "perceptron": perceptron,
 }
 
 

@@ -29,6 +29,7 @@ VALUES = {
     "crf": ("solver", "rho1", "rho2", "pairs", "start", "stop", "start_from", "sparse", "loss", "pi"),
     "memm": ("solver", "rho1", "rho2", "pairs", "start", "weights"),
     "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
+    "perceptron": ("update", "margin", "c", "gamma", "epochs", "average", "pairs", "start"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),
     "compute": ("threads",),
     "evaluate": ("bins", "decode"),

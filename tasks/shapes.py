@@ -136,6 +136,7 @@ CLUSTERS = {
 ITERATION = {
     "iteration": COUNT, "objective": NUMBER, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT,
     "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER), "minimises?": TEXT,
+    "mistakes?": COUNT, "wrong_labels?": COUNT,
     "*": Maybe(FIGURE),
 }  # fmt: skip
 TIMING = {"iteration": COUNT, "seconds": NUMBER}

@@ -32,6 +32,7 @@ class CrfLabeller(Labeller):
         return decode.viterbi(self.prepared(data), self.layout, self.theta, **only)
 
     def marginals(self, data: Dataset, **only) -> np.ndarray:
+        self.require("probability")
         return decode.marginals(self.prepared(data), self.layout, self.theta, **only)
 
     def log_partition(self, data: Dataset, **only) -> np.ndarray:

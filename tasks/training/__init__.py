@@ -7,7 +7,7 @@ names the one of each family.
 from importlib import import_module
 from types import ModuleType
 
-TRAINERS = {"crf": "by_gradient", "memm": "by_gradient", "hmm": "hidden_markov"}
+TRAINERS = {"crf": "by_gradient", "memm": "by_gradient", "hmm": "hidden_markov", "perceptron": "perceptrons"}
 
 
 def trainer_of(family: str) -> ModuleType:

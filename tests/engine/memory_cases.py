@@ -29,6 +29,8 @@ from espalier.engine.families.hmm_options import NEEDS_LABELS, TRAININGS, HmmOpt
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
+from espalier.engine.families.perceptron_options import UPDATES, PerceptronOptions  # noqa: E402
+from espalier.engine.families.perceptron_training import fit as fit_perceptron  # noqa: E402
 from espalier.engine.labels.scheme import Transitions  # noqa: E402
 from espalier.engine.lattice import decode as lattice_decode  # noqa: E402
 from espalier.engine.lattice.lattice import make_lattice  # noqa: E402
@@ -272,6 +274,14 @@ def local_models():
     return found
 
 
+def mistakes(packed, theta):
+    """Every update of a perceptron, with a margin and without."""
+    return [
+        fit_perceptron(*packed[1:], PerceptronOptions(update, margin, epochs=3), theta).theta
+        for update in UPDATES for margin in ("none", "hamming")
+    ]  # fmt: skip
+
+
 def with_gaps(data):
     """The first label of each second sequence is unknown, and all of each third."""
     which, labels = np.repeat(np.arange(len(data.weights)), np.diff(data.offsets)), data.labels.copy()
@@ -337,7 +347,7 @@ def texts():
 CASES = {
     **{f"{function.__name__}": (lambda function=function: everywhere(function))
        for function in (chain, block_objective, sharded, partial, token_weights, entropy, marginal_loss,
-                        exponential_loss, hessian_product, one_block, decoders,
+                        exponential_loss, hessian_product, one_block, decoders, mistakes,
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function
