@@ -27,8 +27,10 @@ from espalier.engine import warm_start, warm_up
 from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
-from espalier.engine.families import hmm, require
+from espalier.engine.families import gp, hmm, require
 from espalier.engine.families import load as load_model
+from espalier.engine.families.gp_options import METHODS, PICKS, GpOptions
+from espalier.engine.families.gp_training import fit_gp
 from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS, HmmOptions
 from espalier.engine.families.hmm_training import emitting, fit_tables, space_of
 from espalier.engine.families.labeller import DECODERS, Labeller
@@ -52,8 +54,9 @@ from espalier.engine.interface.inputs import (
 from espalier.engine.interface.notebook import page_of
 from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
 from espalier.engine.labels.measures import measure_of
-from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.labels.scheme import Transitions, named, transitions_of
 from espalier.engine.losses.chain_objective import active_weights
+from espalier.engine.losses.fixed_transitions import refuse_broken
 from espalier.engine.losses.loss_table import LOG, check_loss, check_pi
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS, fitting
@@ -61,6 +64,7 @@ from espalier.engine.optimise.solvers import minimise
 from espalier.engine.penalty_search import Development, PathOptions, Search, held_out
 from espalier.engine.runtime import compiling
 from espalier.engine.text.gazetteers import read_list
+from espalier.engine.text.pattern_sets import is_shipped, shipped_lines
 from espalier.engine.text.templates import (
     Template,
     check_columns,
@@ -77,11 +81,16 @@ from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_t
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
-NUMBERS = ("rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "c", "gamma")
-WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare", "restarts", "batch", "epochs")
+NUMBERS = (
+    "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "c", "gamma",
+)  # fmt: skip
+WHOLE_NUMBERS = (
+    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates", "epochs",
+)  # fmt: skip
 NO_STOP = {
     "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
     "hmm": "the end of a sequence is one of its events in any case; leave it out",
+    "gp": "its weights of pairs are of labels in a row alone; leave it out",
 }
 STARTS = {"hmm": ("hmm",), "perceptron": ("perceptron", *OBJECTIVES)}  # whose models are one for a training, if others
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
@@ -121,8 +130,9 @@ class CRF(Conventions):
     Parameters
     ----------
     templates : list of str, str or None
-        Feature templates, `["U:%x[0,0]", "B"]`; tokens are rows of columns then. None: tokens are texts, lists of
-        attributes or dicts of them, where a number multiplies the weights of its attribute.
+        Feature templates, `["U:%x[0,0]", "B"]`, or some that come along, `"espalier:S3"`; tokens are rows of columns
+        then. None: tokens are texts, lists of attributes or dicts of them, where a number multiplies the weights of
+        its attribute.
     solver : str
         How the objective is minimised: `auto`, `owlqn`, `pqn`, `lbfgs`, `sbcd`, …
     rho1, rho2 : float
@@ -137,6 +147,9 @@ class CRF(Conventions):
         Whether the last label of a sequence has weights of its own; `crf` only.
     weights : {"shared", "per-label"}
         Of a `memm`: whether the labels before share the weights of observations, or each has a model of its own.
+    scheme : str or None
+        Transitions that a tagging scheme forbids are impossible in training and in answers, `crf` only: "auto" (that of
+        the labels), "iob2", "iob1" or "bioes".
     max_iterations : int
         Iterations at most.
     tolerance : float
@@ -147,11 +160,11 @@ class CRF(Conventions):
         Which recursions; `auto` takes what is cheaper.
     verbose : bool or None
         Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
-    family : {"crf", "memm", "hmm", "perceptron"}
-        What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, an averaged
-        perceptron. An HMM has `training` and what stands behind it here, but no solver and no penalty; its tokens are
-        texts, or rows of columns with templates. A perceptron has `update` and what stands behind it, and says no
-        probabilities.
+    family : {"crf", "memm", "hmm", "gp", "perceptron"}
+        What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, a Gaussian
+        process, an averaged perceptron. An HMM has `training` and what stands behind it here, but no solver and no
+        penalty; its tokens are texts, or rows of columns with templates. A Gaussian process has `degree` and what
+        stands behind it, a perceptron `update`; a perceptron says no probabilities.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
@@ -184,6 +197,20 @@ class CRF(Conventions):
         hmm, stepwise: sequences between two steps.
     order : {"random", "short", "long"}
         hmm, stepwise: sequences as chance has it, short ones first, or long ones.
+    degree : int
+        gp: the kernel of two tokens is (m + 1) ** degree, m being how many attributes they have in common; 1 to 8.
+    kappa, eta : float
+        gp: weight of the squared norm, and what a pair of labels in common adds to the kernel; above 0.
+    method : {"dense", "sparse"}
+        gp: whether every token of the training data supports labels, or few of them, chosen one by one.
+    share : float
+        gp, sparse: supports at most, a token and a label each, as a share of the distinct tokens.
+    coordinates : int
+        gp, sparse: supports that a sequence may bring when it is looked at.
+    threshold : float
+        gp, sparse: sequences with no gradient above it are passed over.
+    pick : {"random", "gradient"}
+        gp, sparse: the next sequence as chance has it, or the one with the largest gradient.
     update : {"perceptron", "pa", "arow"}
         perceptron: how far a mistake moves weights. `perceptron`: by one. `pa` (passive-aggressive): as far as the
         mistake asks for, `c` at most. `arow`: less far where they were often moved, by `gamma`.
@@ -243,7 +270,9 @@ class CRF(Conventions):
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
         scale: bool = False, stop: bool = False, weights: str = "shared", loss: str = LOG, pi: float = 1.0,
         training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
-        order: str = "random", update: str = "perceptron", margin: str = "none", c: float = 1.0, gamma: float = 1.0,
+        order: str = "random", scheme: str | None = None, degree: int = 2, kappa: float = 1.0, eta: float = 1.0,
+        method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
+        pick: str = "random", update: str = "perceptron", margin: str = "none", c: float = 1.0, gamma: float = 1.0,
         epochs: int = 20, average: bool = True,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
@@ -251,11 +280,13 @@ class CRF(Conventions):
         self.min_count, self.sparse, self.verbose = min_count, sparse, verbose
         self.family, self.dev_share, self.seed = family, dev_share, seed
         self.smoothing, self.rare, self.scale, self.stop, self.weights = smoothing, rare, scale, stop, weights
-        self.loss, self.pi = loss, pi
+        self.loss, self.pi, self.scheme = loss, pi, scheme
         self.training, self.restarts, self.power = training, restarts, power
         self.alpha, self.batch, self.order = alpha, batch, order
         self.update, self.margin, self.c, self.gamma = update, margin, c, gamma
         self.epochs, self.average = epochs, average
+        self.degree, self.kappa, self.eta, self.method = degree, kappa, eta, method
+        self.share, self.coordinates, self.threshold, self.pick = share, coordinates, threshold, pick
 
     @_says_when_compiling
     def fit(
@@ -475,6 +506,11 @@ class CRF(Conventions):
         if self.stop and self.family != "crf":
             why = NO_STOP.get(self.family, "only a crf has them; leave it out")
             raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {why}")
+        if self.scheme is not None and (not isinstance(self.scheme, str) or self.family != "crf"):
+            raise EspalierError(
+                f"scheme is {brief(self.scheme)} and family {self.family!r}: expected None, or with family 'crf' "
+                f"{AUTO!r} or the name of a tagging scheme"
+            )
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
         if self.weights not in (SHARED, PER_LABEL) or (self.weights == PER_LABEL and self.family != "memm"):
@@ -496,10 +532,14 @@ class CRF(Conventions):
                 raise EspalierError(f"{name} is {brief(getattr(self, name))}: expected True or False")
         check_loss(self.loss, self.family)
         check_pi(self.pi)
-        for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS)):
+        for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS), ("method", tuple(METHODS)),
+                            ("pick", PICKS)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
-        for name, least, most in (("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1)):
+        for name, least, most in (
+            ("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1), ("degree", 1, 8),
+            ("kappa", 1e-9, None), ("eta", 1e-9, None), ("share", 1e-6, None), ("coordinates", 1, None),
+        ):  # fmt: skip
             value = getattr(self, name)
             if value < least or (most is not None and value > most):
                 up_to = "" if most is None else f" and at most {most}"
@@ -550,14 +590,14 @@ class CRF(Conventions):
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
         with fit_line(self.verbose, self.max_iterations) as line:
-            trainers = {"hmm": self._hidden_markov, "perceptron": self._by_mistakes}
+            trainers = {"hmm": self._hidden_markov, "gp": self._by_kernel, "perceptron": self._by_mistakes}
             trainers.get(self.family, self._by_gradient)(train, earlier, line)
             self._tell(self.model_.info)
             if self.verbose:
                 record = self.trace_[-1]
                 line.say(
                     f"{self.stop_reason_.replace('_', ' ')} after {record['iteration']:,} iterations, "
-                    f"objective {record['objective']:,.6g}, {len(self.model_.theta):,} active weights of "
+                    f"objective {record['objective']:,.6g}, {sum(self.model_.sizes().values()):,} active weights of "
                     f"{self.model_.info['features']:,}"
                 )
 
@@ -567,15 +607,19 @@ class CRF(Conventions):
         layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
         if earlier is not None:
             theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
+        transitions, keeps = self._transitions(train), {}
+        if transitions is not None:
+            refuse_broken(train.data, layout, transitions, train.labels, "scheme", "None")
+            keeps = {"scheme": named(train.labels, str(self.scheme))}
         solver = fitting(self.solver)
         own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
         result = minimise(
-            solver, self._objective(train.data, layout), penalty, theta0,
+            solver, self._objective(train.data, layout, transitions), penalty, theta0,
             self.max_iterations, self.tolerance, on_iteration=line, **own,
         )  # fmt: skip
         info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
                 "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
-                **({"weights": self.weights} if self.weights != SHARED else {}),
+                **keeps, **({"weights": self.weights} if self.weights != SHARED else {}),
                 "stop_reason": result.stop_reason,
                 "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
         if self.loss != LOG:
@@ -604,8 +648,12 @@ class CRF(Conventions):
         )
         self.trace_ = result.trace
 
-    def _objective(self, data: Dataset, layout: Layout) -> Any:
-        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi))
+    def _objective(self, data: Dataset, layout: Layout, transitions: Transitions | None) -> Any:
+        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi), transitions)
+
+    def _transitions(self, train: Encoded) -> Transitions | None:
+        """What the scheme that training keeps to allows."""
+        return None if self.scheme is None else transitions_of(train.labels, named(train.labels, self.scheme))
 
     def _hidden_markov(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
         """Counts, expected ones, or what tells labellings apart: see `training`."""
@@ -627,6 +675,17 @@ class CRF(Conventions):
         found = fit_tables(space, train.data, options, heard, start)
         info = {name: _kept(own[name]) for name in ("training", "smoothing", "rare")} | self._described(train)
         self.model_ = hmm.labeller_of(found, train.observations, train.labels, train.lines, info)
+        self.trace_ = found.trace
+
+    def _by_kernel(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
+        """Rows of the training data that support labels."""
+        if self.rho1 == AUTO:
+            self._require("path", "rho1 to a number, which it does not use")
+        options = GpOptions(**{name: getattr(self, name) for name in GpOptions._fields})
+        chain = gp.chain_of(train.data, len(train.labels), train.kinds, options)
+        found = fit_gp(chain, options, lambda record, amounts, weights: line(record))
+        names = train.observations, train.labels, train.lines
+        self.model_ = gp.labeller_of(chain, found, options, *names, self._described(train))
         self.trace_ = found.trace
 
     def _check_taught(self, data: Dataset, n_labels: int) -> None:
@@ -651,13 +710,14 @@ class CRF(Conventions):
         self._require("path", "rho1 to a number")
         rest, judged = held_out(train.data, self.dev_share, self.seed)
         layout = make_layout(self.pairs, rest, len(train.labels), train.kinds, self.start)
-        labeller = family_of(self.family).labeller
+        labeller, transitions = family_of(self.family).labeller, self._transitions(train)
+        info = {} if transitions is None else {"scheme": named(train.labels, str(self.scheme))}
         development = Development(
             judged, [train.labels[i] for i in judged.labels], train.labels,
-            lambda theta: labeller(train.labels, [], [], layout, theta), measure_of(None, train.labels),
+            lambda theta: labeller(train.labels, [], [], layout, theta, info), measure_of(None, train.labels),
         )  # fmt: skip
         search = Search(
-            self._objective(rest, layout), development,
+            self._objective(rest, layout, transitions), development,
             PathOptions(self.solver, float(self.rho2), self.max_iterations, self.tolerance),
             float(np.sum(rest.weights * np.diff(rest.offsets))),
             lambda point, theta: line.show(f"search: rho1 {point['rho1']:.3g}, {point['active']:,} active weights"),
@@ -685,7 +745,9 @@ class CRF(Conventions):
         if self.templates is None and not self._generative:
             return [], {}
         asked = WORDS if self.templates is None else self.templates
-        lines = asked.split("\n") if isinstance(asked, str) else list(asked)
+        lines = list(asked)
+        if isinstance(asked, str):
+            lines = shipped_lines(asked) if is_shipped(asked) else asked.split("\n")
         lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
         templates = parse(lines, "templates", lists)
         rows = [row for rows in sequences for row in rows_of(rows)]
@@ -766,7 +828,7 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "training",
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training",
                 "update", "margin", "c", "gamma", "epochs", "average")  # fmt: skip
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)

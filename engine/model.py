@@ -1,14 +1,12 @@
-"""The model file: one Arrow IPC table of active weights, readable by any Arrow tool.
+"""Models in words, as a file holds them: `Stored` is any model, `Model` one of weights on a layout.
 
-Reading one executes nothing: it is columns of numbers and strings and a JSON text. What
-comes back is checked against itself before a kernel sees it. It takes no more memory than a few times the
-file: what would unpack to more than it is, is refused before it is read (see `engine.arrow_frame`).
+What comes back from a file is checked against itself before a kernel sees it; `engine.model_file` has what all files
+share.
 """
 
 import hashlib
 import json
-import math
-import os
+from abc import abstractmethod
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,69 +15,42 @@ from typing import ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from espalier.engine.arrow_frame import check_frame
-from espalier.engine.data.dataset import Dataset, check_label_count, renumbered
-from espalier.engine.errors import EspalierError, brief, quoted
+from espalier.engine import model_file
+from espalier.engine.data.dataset import Dataset, renumbered
+from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.model_file import REMEDY, WEIGHTS, ModelFile, Tables, texts_column, whole
 from espalier.engine.runtime.arrow_arrays import missing, numbers_of
 from espalier.engine.weights.layout import FAMILIES, Layout, _assemble
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
-FORMAT = 4  # 1 had other names for what is beyond the edges; the checksum of 2 left the info out; 3 knew no families
-READABLE = (2, 3, FORMAT)
-COLUMNS = {
-    "family": pa.dictionary(pa.int32(), pa.string()), "observation": pa.dictionary(pa.int32(), pa.string()),
-    "previous": pa.dictionary(pa.int32(), pa.string()), "label": pa.dictionary(pa.int32(), pa.string()),
-    "weight": pa.float64(),
-}  # fmt: skip
-REMEDY = "train it again or restore it with `dvc checkout`"
+NOTHING_WRITTEN = "nothing was written: check the data, the sequence weights and the model that training started from"
 
 
-@dataclass
-class Model:
-    """Weights in words: observation strings, labels, and the slots that are not zero.
+class Stored:
+    """A trained model of any kind: its labels, the texts that it knows, tables of numbers.
 
-    `observations[i]` is the full expansion of a template; its first character tells its
-    kind. `layout` and `theta` cover active weights only. `family` says what they mean; `engine.families` has a class
-    for each, with what such a model says of data.
+    `observations[i]` is the full expansion of a template; its first character tells its kind. A subclass says by
+    `body` which tables its file has, and makes them and itself: a file with others is refused.
     """
 
-    family: ClassVar[str] = "crf"
+    family: ClassVar[str]
+    body: ClassVar[model_file.Body]
 
     labels: list[str]
     templates: list[str]
     observations: list[str]
-    layout: Layout
-    theta: np.ndarray
-    info: dict = field(default_factory=dict)
+    info: dict
+
+    @abstractmethod
+    def tables(self) -> Tables:
+        """Its tables, as `body` names them."""
+        raise NotImplementedError
 
     @classmethod
-    def compact(cls, layout: Layout, theta: np.ndarray, observations, labels, templates, info: dict) -> Self:
-        """Keep only what is active of a trained theta; `observations` is indexed by id."""
-        where = np.flatnonzero(theta)
-        family, observation, previous, label = layout.slots(where)
-        used = _with_owners(np.unique(observation), observations)
-        local, names = np.searchsorted(used, observation), [observations[int(i)] for i in used]
-        small = _layout(len(labels), len(names), family, local, previous, label)
-        if "scales" in info:
-            info = info | {"scales": {text: info["scales"][text] for text in names if text in info["scales"]}}
-        return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
-
-    @classmethod
-    def of_weights(
-        cls, labels, templates, observations, family, observation, previous, label, weight, info: dict, where: str
-    ) -> Self:  # fmt: skip
-        """A model from weights in any order, given by what they belong to; `previous` is -1 where there is none."""
-        if not np.all(np.isfinite(weight)):
-            raise EspalierError(f"{where}: weight {int(np.argmin(np.isfinite(weight)))} is not a finite number")
-        order = np.lexsort((label, previous, observation, family))
-        order = order[weight[order] != 0.0]
-        family, observation, previous, label = (a[order] for a in (family, observation, previous, label))
-        used, local = np.unique(observation, return_inverse=True)
-        layout = _layout(len(labels), len(used), family, local, previous, label)
-        if not _same_order(layout, family, local, previous, label):
-            raise EspalierError(f"{where}: a weight is there twice, expected each once")
-        names = [observations[i] for i in used]
-        return cls(list(labels), list(templates), names, layout, weight[order].copy(), dict(info))
+    @abstractmethod
+    def of_tables(cls, labels: list[str], templates: list[str], info: dict, tables: Tables, path: Path) -> Self:
+        """The model of the tables of a file; what does not fit together is an EspalierError."""
+        raise NotImplementedError
 
     def __getstate__(self) -> dict:
         """What a copy or another process gets: the fields; what is made when first asked for is made there again."""
@@ -124,28 +95,117 @@ class Model:
         """Data whose observations are numbers of `texts`, in its own numbering."""
         return renumbered(dataset, self.ids_of(texts))
 
+    def head(self) -> dict:
+        """What the file says beside its tables."""
+        head = {"format": model_file.format_of(self.body), "labels": self.labels, "templates": self.templates}
+        return head | self.info | {"family": self.family}
+
+    def checksum(self) -> str:
+        """SHA-256 over everything that the file holds, so that no change goes unnoticed."""
+        return model_file.checksum(self.head(), self.tables())
+
+    def save(self, path: str | Path) -> None:
+        """Written whole: a reader never sees half a model, nor one that cannot be used."""
+        path, tables = Path(path), self.tables()
+        model_file.refuse_infinite(tables, path, NOTHING_WRITTEN)
+        model_file.write(path, self.head() | {"checksum": self.checksum()}, tables)
+
+    @classmethod
+    def read(cls, file: ModelFile) -> Self:
+        """The model of a file of its family, checked against itself."""
+        tables, head = model_file.read_tables(file, cls.body), dict(file.head)
+        for key in ("format", "family", "checksum"):
+            head.pop(key, None)
+        model = cls.of_tables(head.pop("labels"), head.pop("templates"), head, tables, file.path)
+        model.verify(file, tables)
+        return model
+
+    def verify(self, file: ModelFile, tables: Tables) -> None:
+        """Refuse a file that does not have the checksum that it states."""
+        stated = {name: value for name, value in file.head.items() if name != "checksum"}
+        model_file.check_checksum(file, model_file.checksum(stated, tables))
+
+
+@dataclass
+class Model(Stored):
+    """Weights in words: observation strings, labels, and the slots that are not zero.
+
+    `layout` and `theta` cover active weights only. `family` says what they mean; `engine.families` has a class
+    for each, with what such a model says of data.
+    """
+
+    family: ClassVar[str] = model_file.FIRST_FAMILY
+    body: ClassVar[model_file.Body] = {"weights": WEIGHTS}
+
+    labels: list[str]
+    templates: list[str]
+    observations: list[str]
+    layout: Layout
+    theta: np.ndarray
+    info: dict = field(default_factory=dict)
+
+    @classmethod
+    def compact(cls, layout: Layout, theta: np.ndarray, observations, labels, templates, info: dict) -> Self:
+        """Keep only what is active of a trained theta; `observations` is indexed by id."""
+        where = np.flatnonzero(theta)
+        family, observation, previous, label = layout.slots(where)
+        used = _with_owners(np.unique(observation), observations)
+        local, names = np.searchsorted(used, observation), [observations[int(i)] for i in used]
+        small = _layout(len(labels), len(names), family, local, previous, label)
+        if "scales" in info:
+            info = info | {"scales": {text: info["scales"][text] for text in names if text in info["scales"]}}
+        return cls(list(labels), list(templates), names, small, theta[where].copy(), dict(info))
+
+    @classmethod
+    def of_weights(
+        cls, labels, templates, observations, family, observation, previous, label, weight, info: dict, where: str
+    ) -> Self:  # fmt: skip
+        """A model from weights in any order, given by what they belong to; `previous` is -1 where there is none."""
+        if not np.all(np.isfinite(weight)):
+            raise EspalierError(f"{where}: weight {int(np.argmin(np.isfinite(weight)))} is not a finite number")
+        order = np.lexsort((label, previous, observation, family))
+        order = order[weight[order] != 0.0]
+        family, observation, previous, label = (a[order] for a in (family, observation, previous, label))
+        used, local = np.unique(observation, return_inverse=True)
+        layout = _layout(len(labels), len(used), family, local, previous, label)
+        if not _same_order(layout, family, local, previous, label):
+            raise EspalierError(f"{where}: a weight is there twice, expected each once")
+        names = [observations[i] for i in used]
+        return cls(list(labels), list(templates), names, layout, weight[order].copy(), dict(info))
+
     def table(self) -> pa.Table:
+        """Its weights, with all that is said of the model, as a file without further tables has them."""
+        head = self._head() | {"checksum": self.checksum()}
+        return self.tables()["weights"].replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
+
+    def tables(self) -> Tables:
         family, observation, previous, label = self.layout.slots()
-        labels = pa.array(self.labels, pa.string())
         twin, kinds = _twins(self.observations), list(FAMILIES)
         if twin.any():
             family, kinds = np.where(twin[observation], len(FAMILIES), family), [*FAMILIES, STOP]
         columns = {
-            "family": _dictionary(family, kinds),
-            "observation": _dictionary(observation, self.observations),
-            "previous": pa.DictionaryArray.from_arrays(pa.array(previous, pa.int32(), mask=previous < 0), labels),
-            "label": pa.DictionaryArray.from_arrays(pa.array(label, pa.int32()), labels),
+            "family": texts_column(family, kinds),
+            "observation": texts_column(observation, self.observations),
+            "previous": texts_column(previous, self.labels),
+            "label": texts_column(label, self.labels),
             "weight": pa.array(self.theta, pa.float64()),
         }
-        head = self._head() | {"checksum": self.checksum()}
-        return pa.table(columns).replace_schema_metadata({"espalier": json.dumps(head, sort_keys=True)})
+        return {"weights": pa.table(columns)}
 
-    def _head(self, format: int = FORMAT, family: str | None = None) -> dict:
-        head = {"format": format, "labels": self.labels, "templates": self.templates} | self.info
-        return head | ({"family": family or self.family} if format > 3 else {})
+    @classmethod
+    def of_tables(cls, labels: list[str], templates: list[str], info: dict, tables: Tables, path: Path) -> Self:
+        return cls(labels, templates, *_weights_of(tables["weights"], labels, path), info)
 
-    def checksum(self, format: int = FORMAT, family: str | None = None) -> str:
-        """SHA-256 over everything that the file holds, so that no change goes unnoticed; `format` tells how."""
+    def _head(self, format: int | None = None, family: str | None = None) -> dict:
+        head = self.head() if family is None else self.head() | {"family": family}
+        head = head if format is None else head | {"format": format}
+        return head if head["format"] > 3 else {name: value for name, value in head.items() if name != "family"}
+
+    def checksum(self, format: int | None = None, family: str | None = None) -> str:
+        """SHA-256 over everything that the file holds; `format` tells how."""
+        format = format or model_file.format_of(self.body)
+        if format == model_file.NESTED:
+            return super().checksum()
         described = [json.loads(json.dumps(self._head(format, family))), self.observations]  # as they come back
         if format == 2:
             described = [self.labels, self.templates, self.observations, *([self.lists] if self.lists else [])]
@@ -155,58 +215,27 @@ class Model:
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write to a temporary name, then rename: a reader never sees half a model, nor one that cannot be used."""
+        """Written whole: a reader never sees half a model, nor one that cannot be used."""
         path = Path(path)
         if not np.all(np.isfinite(self.theta)):
             at = int(np.argmin(np.isfinite(self.theta)))
-            raise EspalierError(
-                f"{path}: weight {at} is {self.theta[at]}, expected a finite number; nothing was written: "
-                "check the data, the sequence weights and the model that training started from"
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with pa.OSFile(str(temporary), "wb") as sink:
-                table = self.table()
-                with pa.ipc.new_file(sink, table.schema) as writer:
-                    writer.write_table(table)
-            os.replace(temporary, path)
-        except OSError as error:
-            if error.errno is None:
-                raise
-            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error  # Arrow does not say where
-        finally:
-            temporary.unlink(missing_ok=True)
+            raise EspalierError(f"{path}: weight {at} is {self.theta[at]}, expected a finite number; {NOTHING_WRITTEN}")
+        super().save(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The weights of a file in words. `engine.families.load` gives a model that labels data."""
-        return cls(*read_model(path)[0])
+        return cls.read(model_file.open_model(path))
+
+    def verify(self, file: ModelFile, tables: Tables) -> None:
+        if file.head["format"] == model_file.NESTED:
+            return super().verify(file, tables)
+        return model_file.check_checksum(file, self.checksum(file.head["format"], file.family))
 
 
-def read_model(path: str | Path) -> tuple[tuple, str, Path]:
-    """(what a `Model` is made of, the name of its family, the path), checked against itself."""
-    path = Path(path)
-    if not path.is_file():
-        raise EspalierError(f"{path}: there is no such model; train one with `espalier run`")
-    try:
-        with path.open("rb") as file:
-            check_frame(file, most_batches=1, most_dictionaries=len(COLUMNS))
-        with pa.OSFile(str(path), "rb") as source:
-            reader = pa.ipc.open_file(source)
-            _check_schema(reader.schema, path)
-            table = reader.read_all()
-        table.validate(full=True)
-    except EspalierError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise EspalierError(f"{path}: not a readable model file ({_first_line(error)}); {REMEDY}") from None
-    return *_from_table(table, path), path
-
-
-def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
-    head = _read_head(table, path)
-    labels, columns = head.pop("labels"), _columns(table, path)
+def _weights_of(table: pa.Table, labels: list[str], path: Path) -> tuple[list[str], Layout, np.ndarray]:
+    """(observations, layout, theta) of a table of weights."""
+    columns = _columns(table, path)
     names = columns["observation"].dictionary.to_pylist()
     if None in names or len(set(names)) != len(names):
         raise EspalierError(f"{path}: an observation is empty or occurs twice in the file's list; {REMEDY}")
@@ -226,11 +255,7 @@ def _from_table(table: pa.Table, path: Path) -> tuple[tuple, str]:
     layout = _layout(len(labels), len(names), family, observation, previous, label)
     if layout.size != len(weight) or not _same_order(layout, family, observation, previous, label):
         raise EspalierError(f"{path}: the weights are not in their order or occur twice; {REMEDY}")
-    checksum, format, family = head.pop("checksum", None), head.pop("format"), head.pop("family", Model.family)
-    parts = labels, head.pop("templates"), names, layout, np.array(weight), head
-    if Model(*parts).checksum(format, family) != checksum:
-        raise EspalierError(f"{path}: damaged, its content does not have the checksum that it states; {REMEDY}")
-    return parts, family
+    return names, layout, np.array(weight)
 
 
 def _with_owners(used: np.ndarray, observations) -> np.ndarray:
@@ -245,59 +270,8 @@ def _twins(observations: list[str]) -> np.ndarray:
     return np.fromiter(map(is_twin, observations), bool, len(observations))
 
 
-def _dictionary(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), pa.int32()), pa.array(names, pa.string()))
-
-
-def _read_head(table: pa.Table, path: Path) -> dict:
-    text = (table.schema.metadata or {}).get(b"espalier")
-    try:
-        head = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}") from None
-    if not isinstance(head, dict) or type(head.get("format")) is not int or head["format"] not in READABLE:
-        found = head.get("format") if isinstance(head, dict) else head
-        raise EspalierError(f"{path}: format {quoted(found)}, this version reads format {FORMAT}; {REMEDY}")
-    if head["format"] > 3 and not isinstance(head.get("family"), str):
-        raise EspalierError(f"{path}: it does not say of which family it is; {REMEDY}")
-    for key in ("labels", "templates"):
-        if not _is_texts(head.get(key)):
-            raise EspalierError(f"{path}: {key} is not a list of texts; {REMEDY}")
-    lists = head.get("lists", {})
-    if not isinstance(lists, dict) or not all(_is_texts(lines) for lines in lists.values()):
-        raise EspalierError(f"{path}: lists is not a table of lists of texts; {REMEDY}")
-    scales = head.get("scales", {})
-    if not isinstance(scales, dict) or not all(type(s) in (int, float) and 0 < s < math.inf for s in scales.values()):
-        raise EspalierError(f"{path}: scales is not a table of positive numbers; {REMEDY}")
-    if not head["labels"] or len(set(head["labels"])) != len(head["labels"]):
-        raise EspalierError(f"{path}: the labels are empty or occur twice; {REMEDY}")
-    check_label_count(len(head["labels"]), str(path))
-    return head
-
-
-def _is_texts(value: object) -> bool:
-    """Whether it is a list of texts, each of which can be written: JSON may hold half a character."""
-    try:
-        return isinstance(value, list) and all(isinstance(item, str) and item.encode() is not None for item in value)
-    except UnicodeEncodeError:
-        return False
-
-
-def _check_schema(schema: pa.Schema, path: Path) -> None:
-    if b"espalier" not in (schema.metadata or {}):
-        raise EspalierError(f"{path}: an Arrow file, but not a model of Espalier; {REMEDY}")
-    found = [(field.name, field.type) for field in schema]
-    if found != list(COLUMNS.items()):
-        shown = ", ".join(f"{brief(name)}: {brief(str(kind))}" for name, kind in found[:10])
-        expected = ", ".join(f"{name}: {kind}" for name, kind in COLUMNS.items())
-        raise EspalierError(f"{path}: columns {shown}, expected {expected}; {REMEDY}")
-
-
 def _columns(table: pa.Table, path: Path) -> dict:
-    columns = {}
-    for name in COLUMNS:
-        chunks = table.column(name).combine_chunks()
-        columns[name] = chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) and chunks.num_chunks else chunks
+    columns = {name: whole(table, name) for name in WEIGHTS.names}
     if any(columns[name].null_count for name in ("family", "observation", "label", "weight")):
         raise EspalierError(f"{path}: a weight has an empty field; {REMEDY}")
     return columns
@@ -331,7 +305,3 @@ def _same_order(layout: Layout, *expected: np.ndarray) -> bool:
     return sorted_runs and all(
         np.array_equal(a, b) for a, b in zip((family, observation, previous, label), expected, strict=True)
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return brief((str(error) or type(error).__name__).splitlines()[0])

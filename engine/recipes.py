@@ -13,8 +13,9 @@ import numpy as np
 from espalier.engine.chain.one_sequence import make_buffers
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import Dataset, make_dataset
-from espalier.engine.families import hmm, load
+from espalier.engine.families import gp, hmm, load
 from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.families.gp_options import METHODS, GpOptions
 from espalier.engine.families.memm import MemmLabeller, MemmObjective
 from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.families.perceptron_training import fit as fit_perceptron
@@ -146,6 +147,14 @@ def perceptron() -> None:
     fit_perceptron(*tiny_problem(), PerceptronOptions(epochs=FEW))
 
 
+def gaussian_process() -> None:
+    """Dense and sparse."""
+    data, _ = tiny_problem()
+    for method in METHODS:
+        options = GpOptions(method=method, max_iterations=FEW)
+        _ask_all(gp.fit(data, NAMES, observation_kinds(NAMES), LABELS, TEMPLATES, {}, options), data)
+
+
 def _ask_all(model, data: Dataset) -> None:
     model.best(data)
     model.posterior(data)
@@ -167,6 +176,7 @@ RECIPES = {
     "memm": memm,
     "hmm": hidden_markov,
     "perceptron": perceptron,
+    "gp": gaussian_process,
 }
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
+from espalier.engine.text.pattern_sets import is_shipped
 from espalier.flows.plots import PLOTS, write_templates
 from espalier.tasks import store
 from espalier.tasks.params import Params, load_params
@@ -70,6 +71,8 @@ def named_files(params: Params, name: str, root: Path) -> list[str]:
     value = getattr(getattr(params, section), key)
     if name == "train.initial" and value == "champion":
         return [store.START] if (root / store.START).is_file() else []
+    if name == "template.file" and is_shipped(value):
+        return []  # it is a part of the code
     return value if isinstance(value, list) else [value] if value else []
 
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, hmm_options, perceptron_options
+from espalier.engine.families import FAMILIES, gp_options, hmm_options, perceptron_options
+from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
 from espalier.engine.text.gazetteers import read_bounded
@@ -141,7 +142,10 @@ class TemplateParams:
     lines: list[str] | None = option(
         LETTER_TEMPLATES, "feature templates: U, B or * (both), then text with %x[row,col]", "lines?"
     )
-    file: str | None = option(None, "file of templates instead of `lines`, as for Wapiti or CRF++", "text?")
+    file: str | None = option(
+        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes along",
+        "text?",
+    )  # fmt: skip
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")
     shard_tokens: int = option(1_000_000, "positions in one shard of features", "int", least=1)
@@ -211,6 +215,10 @@ class Crf(Chain):
         "auto with an epoch of the log loss; goes with evaluate.decode: posterior), or of odds as in boosting "
         "(exponential: the log of it, so that the same rho1 and rho2 weigh far more)", "text", tuple(LOSSES),
     )  # fmt: skip
+    scheme: str | None = option(
+        None, "transitions that this tagging scheme forbids (auto: that of the labels) are impossible in training and "
+        "in answers; null allows all", "text?", (AUTO, *PREFIXES),
+    )  # fmt: skip
     pi: float = option(
         1.0, "exponential loss: a sequence of T tokens counts pi^T, so that long ones do not decide all", "number",
         least=0.000001, most=1,
@@ -277,6 +285,36 @@ class Perceptron:
         "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
     )
     start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+
+
+@dataclass
+class Kernel:
+    """What all kernel machines have."""
+
+    degree: int = option(
+        2, "the kernel of two positions is (m + 1)^degree, m being how many attributes they have in common", "int",
+        least=1, most=8,
+    )  # fmt: skip
+    pairs: str = option("seen", "weights for pairs of labels that occur together, or all of them", "text",
+                        ("seen", "all"))  # fmt: skip
+    start: bool = option(True, "weights of the first label of a sequence", "bool")
+
+
+@dataclass
+class Gp(Kernel):
+    kappa: float = option(1.0, "weight of the squared norm: more of it, smoother scores", "number", least=1e-9)
+    eta: float = option(1.0, "what a pair of labels in common adds to the kernel", "number", least=1e-9)
+    method: str = option(
+        "dense", "every row of the training data supports labels, or few of them, chosen one by one (sparse)", "text",
+        tuple(gp_options.METHODS),
+    )  # fmt: skip
+    share: float = option(
+        0.25, "sparse: supports at most, a row and a label each, as a share of the distinct rows", "number", least=1e-6,
+    )  # fmt: skip
+    coordinates: int = option(10, "sparse: supports that a sequence may bring when it is looked at", "int", least=1)
+    threshold: float = option(0.001, "sparse: sequences with no gradient above it are passed over", "number", least=0)
+    pick: str = option("random", "sparse: the next sequence as chance has it, or the one with the largest gradient "
+                       "(slow)", "text", gp_options.PICKS)  # fmt: skip
 
 
 @dataclass
@@ -397,6 +435,7 @@ class Params:
     crf: Crf = field(default_factory=Crf)
     memm: Memm = field(default_factory=Memm)
     hmm: Hmm = field(default_factory=Hmm)
+    gp: Gp = field(default_factory=Gp)
     perceptron: Perceptron = field(default_factory=Perceptron)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
@@ -413,7 +452,7 @@ class Params:
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Perceptron:
+    def of_family(self) -> Chain | Hmm | Gp | Perceptron:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 

@@ -41,6 +41,8 @@ def main(root: Path, params: Params, progress: Progress, block_tokens: int = BLO
     planned = plan.main(root, params, block_tokens)
     progress.plan(planned | {"max_iterations": params.train.max_iterations})
     plan.check(planned)
+    if "advice" in planned:
+        progress.say(planned["advice"])
     trained = trainer_of(job.family).fit(job)
     write(root, trained)
     progress.end(trained.note)

@@ -4,7 +4,7 @@ import numpy as np
 from reference import chain, templates
 
 from espalier.engine.data.dataset import make_dataset
-from espalier.engine.families import hmm
+from espalier.engine.families import gp, hmm
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller
 from espalier.engine.families.perceptron import PerceptronLabeller
@@ -35,6 +35,18 @@ def perceptron_of(labels=("X", "Y", "Z"), seed=0):
 
 def hmm_of(labels=("X", "Y", "Z"), seed=0):
     """Counted from random words of these symbols with random labels."""
+    data, names, stream = random_words(labels, seed)
+    return hmm.fit(data, names, stream, list(labels), LINES, {})
+
+
+def gp_of(labels=("X", "Y", "Z"), seed=0):
+    """Trained on the same."""
+    data, names, _ = random_words(labels, seed)
+    return gp.fit(data, names, observation_kinds(names), list(labels), LINES, {})
+
+
+def random_words(labels, seed):
+    """(random words with random labels, their observations, the template of each)."""
     random = np.random.default_rng(seed)
     words = ["".join(random.choice(list(LETTERS), random.integers(1, 5))) for _ in range(30)]
     rows = [row for word in words for row in templates.expand([[[letter] for letter in word]], LINES)]
@@ -42,7 +54,7 @@ def hmm_of(labels=("X", "Y", "Z"), seed=0):
     stream = np.array([next(k for k, row in enumerate(LINES) if text[:2] == row[:2]) for text in names])
     ids = np.array([[names.index(text) for text in row] for row in rows])
     data = make_dataset(ids, random.integers(0, len(labels), len(ids)), np.cumsum([0, *map(len, words)]))
-    return hmm.fit(data, names, stream, list(labels), LINES, {})
+    return data, names, stream
 
 
 def weights_of(model):

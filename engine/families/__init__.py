@@ -69,6 +69,11 @@ FAMILIES = {
         "hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from counts, known or expected",
         ANSWERS | MINIMISES | GENERATIVE | {"warm_start", "partial"},
     ),
+    "gp": Family(
+        "gp:GpLabeller", "Gaussian process for sequences",
+        "Gaussian process, a conditional random field in the space of a kernel",
+        ANSWERS | MINIMISES,
+    ),
     "perceptron": Family(
         "perceptron:PerceptronLabeller", "structured perceptron", "averaged perceptron: scores learnt from mistakes",
         SCORES | {"warm_start", "resume", "values"},
@@ -97,15 +102,18 @@ def require(name: str, ability: str, otherwise: str = "", setting: str = "model.
 
 def load(path: str | Path) -> "Labeller":
     """The model of a file, whatever its family."""
-    from espalier.engine.model import REMEDY, read_model
+    from espalier.engine.model import Model
+    from espalier.engine.model_file import NESTED, REMEDY, open_model
 
-    parts, name, path = read_model(path)
-    if name not in FAMILIES:
+    file = open_model(path)
+    if file.family not in FAMILIES:
+        if file.head["format"] != NESTED:
+            Model.read(file)  # a damaged file is called damaged
         raise EspalierError(
-            f"{path}: a model of the family {quoted(str(name))}, this version knows {', '.join(FAMILIES)}; "
+            f"{path}: a model of the family {quoted(file.family)}, this version knows {', '.join(FAMILIES)}; "
             "use the version that trained it, or train it again"
         )
-    model = FAMILIES[name].labeller(*parts)
+    model = FAMILIES[file.family].labeller.read(file)
     try:
         model.check()
     except ValueError as error:

@@ -8,15 +8,39 @@ import numpy as np
 from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.errors import EspalierError, quoted
+from espalier.engine.families.labeller import WeightLabeller
+from espalier.engine.labels.scheme import FORBIDDEN, Transitions, both, breaks, transitions_of
 from espalier.engine.lattice.blocks import LatticeBlock
+from espalier.engine.lattice.limits import Limits
 from espalier.engine.weights.stop_twins import twins_by_text, with_twins
 
 
-class CrfLabeller(Labeller):
+class CrfLabeller(WeightLabeller):
     """A trained chain."""
 
     family = "crf"
+
+    def check(self) -> None:
+        try:
+            self.transitions  # noqa: B018 - a scheme that is none, or not that of the labels, shows here
+        except EspalierError as error:
+            raise ValueError(f"scheme {quoted(str(self.info.get('scheme')))} does not fit: {error}") from None
+
+    @cached_property
+    def transitions(self) -> Transitions | None:
+        """What the scheme allows that it was trained with, and keeps to; None allows everything."""
+        scheme = self.info.get("scheme")
+        return None if scheme is None else transitions_of(self.labels, str(scheme))
+
+    def _only(self, only: dict) -> dict:
+        """What is asked for, within its own transitions."""
+        return only if self.transitions is None else only | {
+            "transitions": both(self.transitions, only.get("transitions"))
+        }  # fmt: skip
+
+    def _limits(self, data: Dataset, only: dict) -> Limits | None:
+        return super()._limits(data, self._only(only))
 
     def prepared(self, data: Dataset) -> Dataset:
         return with_twins(data, self._twins)
@@ -29,11 +53,19 @@ class CrfLabeller(Labeller):
         return lattice_blocks(self.prepared(data), self.layout, self.theta)
 
     def best(self, data: Dataset, **only) -> np.ndarray:
-        return decode.viterbi(self.prepared(data), self.layout, self.theta, **only)
+        return decode.viterbi(self.prepared(data), self.layout, self.theta, **self._only(only))
 
     def marginals(self, data: Dataset, **only) -> np.ndarray:
         self.require("probability")
-        return decode.marginals(self.prepared(data), self.layout, self.theta, **only)
+        return decode.marginals(self.prepared(data), self.layout, self.theta, **self._only(only))
 
     def log_partition(self, data: Dataset, **only) -> np.ndarray:
-        return decode.log_partition(self.prepared(data), self.layout, self.theta, **only)
+        return decode.log_partition(self.prepared(data), self.layout, self.theta, **self._only(only))
+
+    def log_probability(self, data: Dataset, labels: np.ndarray | None = None, **only) -> np.ndarray:
+        """As every labeller; a transition that its scheme forbids costs what it did in training, so it stays finite."""
+        found = super().log_probability(data, labels, **only)
+        if self.transitions is None:
+            return found
+        broken = breaks(data.labels if labels is None else labels, data.offsets, self.transitions)
+        return found + FORBIDDEN * np.add.reduceat(broken, data.offsets[:-1]) if len(broken) else found

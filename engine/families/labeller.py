@@ -19,7 +19,7 @@ from espalier.engine.lattice import blocks
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.decode import NBest
 from espalier.engine.lattice.limits import Limits, make_limits
-from espalier.engine.model import Model
+from espalier.engine.model import Model, Stored
 from espalier.engine.weights.layout import FAMILIES as KINDS_OF_WEIGHTS
 
 DECODERS = ("viterbi", "posterior")
@@ -46,8 +46,8 @@ class States(NamedTuple):
     visits: np.ndarray  # float64 [Y], how often each is expected in a sequence
 
 
-class Labeller(Model):
-    """Weights in words (`Model`) and what they say of data."""
+class Labeller(Stored):
+    """What a trained model says of data, whatever it is made of. `WeightLabeller` is one of weights on a layout."""
 
     family: ClassVar[str]
     linear: ClassVar[bool] = True  # whether the score of a labelling is the sum of its weights
@@ -149,6 +149,7 @@ class Labeller(Model):
 
     # What it is made of, for people.
 
+    @abstractmethod
     def contributions(
         self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
     ) -> Iterator[tuple[Contribution, float]]:
@@ -156,6 +157,30 @@ class Labeller(Model):
 
         `valued` are observations with their values.
         """
+
+    def text_of(self, observation: int) -> str:
+        """The text of a contribution's observation."""
+        return self.observations[observation]
+
+    @abstractmethod
+    def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
+        """What is `shown` of largest size with its values, of one label or of all."""
+
+    @abstractmethod
+    def shown_table(self) -> pa.Table:
+        """What a listing shows of it, as a table with the columns of weights."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """How much it holds, by kinds of weights, as trace and report count it."""
+
+
+class WeightLabeller(Labeller, Model):
+    """Weights in words (`Model`) and what they say of data."""
+
+    def contributions(
+        self, row: np.ndarray, before: int, label: int, valued: Iterable[tuple[int, float]] = ()
+    ) -> Iterator[tuple[Contribution, float]]:
         for x, value in valued:
             slot = self.slot("unigram", x, label) if x >= 0 else -1
             if slot >= 0:
@@ -166,10 +191,6 @@ class Labeller(Model):
                 slot = self.slot(kind, x, code)
                 if slot >= 0:
                     yield Contribution(kind, x, before if kind == "bigram" else -1, label), float(self.theta[slot])
-
-    def text_of(self, observation: int) -> str:
-        """The text of a contribution's observation."""
-        return self.observations[observation]
 
     def slot(self, kind: str, x: int, code: int) -> int:
         """The slot of this code in the run of observation x, -1 if it has none; each is looked up once."""
@@ -189,13 +210,25 @@ class Labeller(Model):
         """(slots, a value each): what a listing shows of its weights, by default all of them as they are."""
         return np.arange(len(self.theta)), self.theta
 
+    def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
+        slots, values = self.shown()
+        if label is not None:
+            mine = np.flatnonzero(self.layout.slots(slots)[3] == label)
+            slots, values = slots[mine], values[mine]
+        order = np.argsort(-np.abs(values), kind="stable")[:count]
+        slots, values = slots[order], values[order]
+        back = np.argsort(slots, kind="stable")
+        columns = [column[np.argsort(back)].tolist() for column in self.layout.slots(slots[back])]
+        return [
+            (Contribution(KINDS_OF_WEIGHTS[kind], *where), value)
+            for value, kind, *where in zip(values.tolist(), *columns, strict=True)
+        ]
+
     def shown_table(self) -> pa.Table:
-        """The table of the model file with the rows and values that are `shown`."""
         slots, values = self.shown()
         table = self.table().take(pa.array(slots))
         return table.set_column(table.schema.get_field_index("weight"), "weight", pa.array(values, pa.float64()))
 
     def sizes(self) -> dict[str, int]:
-        """How much it holds, by kinds of weights, as trace and report count it."""
         bounds = [0, *self.layout.bounds(), self.layout.size]
         return {f"active_{name}": b - a for name, a, b in zip(KINDS_OF_WEIGHTS, bounds, bounds[1:], strict=False)}

@@ -15,7 +15,7 @@ import numpy as np
 
 from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset, make_dataset, refuse_unlabelled
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.local import normalise_locally
 from espalier.engine.losses.chain_objective import ChainObjective, active_weights
@@ -30,7 +30,7 @@ def per_label_kinds(kinds: np.ndarray) -> np.ndarray:
     return np.full(len(kinds), BIGRAM, np.uint8)
 
 
-class MemmLabeller(Labeller):
+class MemmLabeller(WeightLabeller):
     """A trained model."""
 
     family = "memm"

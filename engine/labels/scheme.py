@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.labels.scheme_names import ALIASES, AUTO, PREFIXES
 
-PREFIXES = {"iob2": "BI", "iob1": "BI", "bioes": "BIES"}
-ALIASES = {"bio": "iob2", "iobes": "bioes"}
+FORBIDDEN = -200.0  # the score of a transition that training makes impossible: e^-200 is lost in any sum with 1
 
 
 class Transitions(NamedTuple):
@@ -21,6 +21,13 @@ class Transitions(NamedTuple):
     start: np.ndarray  # bool [Y]
     pair: np.ndarray  # bool [Y, Y], from y' to y
     end: np.ndarray  # bool [Y]
+
+
+def named(labels: list[str], scheme: str) -> str:
+    """The name of a scheme, auto by the labels; refused where it is not that of the labels."""
+    name = _name(labels, True if scheme == AUTO else scheme)
+    transitions_of(labels, name)
+    return name
 
 
 def transitions_of(labels: list[str], scheme: str | bool = True) -> Transitions:
@@ -72,3 +79,20 @@ def _may_follow(before: tuple[str, str], here: tuple[str, str], name: str) -> bo
         return here[0] != "B" or (same and before[0] in "BI")
     is_open = before[0] in "BI"
     return (same and here[0] in "IE") if is_open else here[0] in "BSO"
+
+
+def breaks(labels: np.ndarray, offsets: np.ndarray, transitions: Transitions) -> np.ndarray:
+    """How many forbidden transitions end at each position or, at last ones, behind it; unknown labels break none."""
+    first, last = np.zeros((2, len(labels)), bool)
+    first[offsets[:-1]] = last[offsets[1:] - 1] = True
+    here, before = np.maximum(labels, 0), np.maximum(np.roll(labels, 1), 0)
+    pair = transitions.pair[before, here] | (np.roll(labels, 1) < 0)
+    found = (labels >= 0) & ~np.where(first, transitions.start[here], pair)
+    return found.astype(np.int64) + ((labels >= 0) & last & ~transitions.end[here])
+
+
+def both(one: Transitions | None, other: Transitions | None) -> Transitions | None:
+    """What two schemes allow together; None allows everything."""
+    if one is None or other is None:
+        return one or other
+    return Transitions(*(a & b for a, b in zip(one, other, strict=True)))

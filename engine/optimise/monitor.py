@@ -19,6 +19,8 @@ STOP_REASONS = {
     "move in the epochs that were left, which count for the mean",
     "epsilon": "the loss of an iteration was less than epsilon for a sequence",
     "counted": "every probability is a relative count of the training data: there is nothing to iterate",
+    "chosen": "as many coordinates were chosen as gp.share allows",
+    "flat": "no sequence has a gradient above gp.threshold any more",
 }
 
 OPTIMAL = 0.01  # a gradient this much smaller than the tolerance on the objective leaves nothing to gain

@@ -29,6 +29,25 @@ def factorise(a, singular):
 
 
 @kernel
+def forward(lower, right):
+    """`right` becomes x with L x = right. O(n^2)."""
+    for i in range(len(right)):
+        total = right[i]
+        for k in range(i):
+            total -= lower[i, k] * right[k]
+        right[i] = total / lower[i, i]
+
+
+@kernel
+def backward(lower, right):
+    """`right` becomes x with L' x = right. O(n^2)."""
+    for i in range(len(right) - 1, -1, -1):
+        right[i] /= lower[i, i]
+        for k in range(i):
+            right[k] -= lower[i, k] * right[i]
+
+
+@kernel
 def substitute(lower, right):
     """`right` becomes x with L L' x = right. O(n^2)."""
     n = len(right)

@@ -5,7 +5,7 @@ family ordered by observation x. An observation owns a run of slots in each fami
 a run that holds every label (or every pair) needs no list of what it holds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +186,18 @@ def frequent_layout(layout: Layout, dataset: Dataset, least: float) -> Layout:
         keys = keys[np.where(known, np.append(counts, 0)[at], 0) >= least]
         runs.append((np.bincount(keys // full, minlength=layout.n_observations), keys % full))
     return _assemble(n_labels, runs)
+
+
+def with_full_runs(layout: Layout, kinds: Sequence[int]) -> Layout:
+    """The layout with more observations behind its own, each with all weights of its kind, start weights included."""
+    runs = []
+    for name, kind in (("unigram", UNIGRAM), ("start", BIGRAM), ("bigram", BIGRAM)):
+        ptr, code, full = layout.family(name)
+        more = [full * bool(own & kind) for own in kinds]
+        if len(code):
+            code = np.concatenate([code, *(np.arange(size, dtype=np.int32) for size in more)])
+        runs.append((np.concatenate([np.diff(ptr), more]).astype(np.int64), code))
+    return _assemble(layout.n_labels, runs)
 
 
 def find_slots(layout: Layout, name: str, observation: np.ndarray, code: np.ndarray) -> np.ndarray:

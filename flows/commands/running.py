@@ -140,6 +140,9 @@ def plan_text(figures: dict, iterations: int) -> str:
         f"time      about {seconds:.2f} s an iteration, {seconds * iterations:,.0f} s for train.max_iterations = "
         f"{iterations}",
         *([cluster_text(figures["cluster"])] if "cluster" in figures else []),
+        *([f"kernels   {figures['kernel_evaluations']:,} an iteration, of {figures['rows']:,} distinct rows"]
+          if "rows" in figures else []),
+        *([f"long      {figures['advice']}"] if "advice" in figures else []),
     ])  # fmt: skip
 
 

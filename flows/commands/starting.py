@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.text.pattern_sets import NAMES
 from espalier.flows.commands.data import READING, reading_of
 from espalier.flows.commands.declaring import Group, argument
 from espalier.flows.commands.shared import print_json
@@ -15,6 +16,7 @@ GROUP = Group()
     argument("files", nargs="*", metavar="FILE", help="labelled files or patterns; none: the built-in task"),
     argument("--dev", metavar="FILE", help="development data (a file whose name says so, else a split)"),
     argument("--test", metavar="FILE", help="test data (a file whose name says so, else a split)"),
+    argument("--templates", metavar="NAME", help=f"templates that come along: {', '.join(NAMES)} (those that fit)"),
     *READING,
     epilog="Nothing that is there is overwritten. What the files do not show is asked for by an option.",
     example="espalier init train.conll --test test.conll",
@@ -53,12 +55,14 @@ def _new_project(args) -> tuple[dict[str, str], list[str]]:
     if not args.files:
         if args.dev or args.test:
             raise EspalierError("--dev and --test name parts of your data: name the training file first")
+        if args.templates:
+            raise EspalierError("--templates names templates for words of your data: name the training file first")
         return texts.for_built_in(), ["no file: the built-in task, English spelling to phonemes by a dictionary"]
     from espalier.tasks.starting.looking import look, roles_of
 
     files, by_name = roles_of(args.files, args.dev, args.test)
     found = look(files, reading_of(args))
-    made, decided = texts.for_files(args.project, found)
+    made, decided = texts.for_files(args.project, found, args.templates)
     sizes = f"{found.profile['sequences']:,} sequences, {found.profile['tokens']:,} tokens"
     return made, [f"{', '.join(map(str, files['train']))}: {sizes}", *by_name, *found.said, *decided]
 

@@ -227,18 +227,8 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
     if label is not None and label not in model.labels:
         raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
     model.require("weights")
-    slots, values = model.shown()
-    if label is not None:
-        mine = np.flatnonzero(model.layout.slots(slots)[3] == model.labels.index(label))
-        slots, values = slots[mine], values[mine]
-    order = np.argsort(-np.abs(values), kind="stable")[:count]
-    slots, values = slots[order], values[order]
-    back = np.argsort(slots, kind="stable")
-    columns = [column[np.argsort(back)].tolist() for column in model.layout.slots(slots[back])]
-    return [
-        weight_in_words(model, Contribution(FAMILIES[kind], *where), value)
-        for value, kind, *where in zip(values.tolist(), *columns, strict=True)
-    ]
+    found = model.listed(None if label is None else model.labels.index(label), count)
+    return [weight_in_words(model, weight, value) for weight, value in found]
 
 
 def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:

@@ -92,7 +92,7 @@ def _refuse_impossible(
         except EspalierError:
             raise EspalierError(
                 f"the sequence from line {block.line[block.offsets[n]]} of {name} on has no labelling with its known "
-                f"labels that the scheme ({asked.scheme}) allows: check them"
+                f"labels that the scheme ({asked.scheme or model.info.get('scheme')}) allows: check them"
             ) from None
 
 
@@ -118,7 +118,7 @@ def answered(model: Labeller, read: Iterable[TextBlock], name: str, asked: Asked
         try:
             found = labelled(model, dataset, asked, transitions)
         except EspalierError:
-            if transitions is not None and asked.known is not None:
+            if asked.known is not None:
                 _refuse_impossible(model, dataset, asked, transitions, block, name)
             raise
         if letters:

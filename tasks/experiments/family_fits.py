@@ -77,14 +77,14 @@ def _dataset(shard: Shard) -> Dataset:
     return make_dataset(shard.observations, shard.labels, sequence_offsets(shard.sequence))
 
 
-class Answers(NamedTuple):
+class FittedLabels(NamedTuple):
     """What a model says of the test part, and how it came to be."""
 
     labels: np.ndarray  # int32 [T]
     figures: dict  # seconds, iterations, stop_reason, weights
 
 
-def by_hmm(tokens: Tokens, options: HmmOptions, pool_weight: float = 0.0) -> Answers:
+def by_hmm(tokens: Tokens, options: HmmOptions, pool_weight: float = 0.0) -> FittedLabels:
     """A hidden Markov model; with a pool weight, sequences of the pool count so much where the training allows it."""
     data = tokens.train
     if pool_weight > 0 and options.training not in NEEDS_LABELS and len(tokens.pool.weights):
@@ -94,13 +94,13 @@ def by_hmm(tokens: Tokens, options: HmmOptions, pool_weight: float = 0.0) -> Ans
     found = fit_tables(space, data, options)
     seconds, theta = time.perf_counter() - begin, space.theta(found.probabilities)
     said = decode.viterbi(completed(tokens.test, space.beside), space.layout, theta)
-    return Answers(said, {"seconds": seconds, "iterations": found.trace[-1]["iteration"],
+    return FittedLabels(said, {"seconds": seconds, "iterations": found.trace[-1]["iteration"],
                           "stop_reason": found.stop_reason, "weights": int(space.layout.size)})  # fmt: skip
 
 
 def by_gradient(
     tokens: Tokens, family: str, penalty: ElasticNet, iterations: int, tolerance: float = 5e-4
-) -> Answers:
+) -> FittedLabels:
     """A crf or memm over the pairs that training has seen."""
     begin = time.perf_counter()
     layout = make_layout("seen", tokens.train, len(tokens.labels), observation_kinds(tokens.observations), True)
@@ -113,5 +113,5 @@ def by_gradient(
         said = MemmLabeller(*parts).best(tokens.test)
     else:
         said = decode.viterbi(tokens.test, layout, result.theta)
-    return Answers(said, {"seconds": seconds, "iterations": result.iterations, "stop_reason": result.stop_reason,
+    return FittedLabels(said, {"seconds": seconds, "iterations": result.iterations, "stop_reason": result.stop_reason,
                           "weights": int(np.count_nonzero(result.theta))})  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from espalier.engine.families.hmm_options import HmmOptions
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.tasks.experiments.family_fits import (
-    Answers,
+    FittedLabels,
     Tokens,
     by_gradient,
     by_hmm,
@@ -22,7 +22,7 @@ STREAMS = {"words": WORDS, "spelling": SPELLING}
 CONSTANTS = ["U", "B"]  # of chains that gradients train: hidden Markov models have transitions by themselves
 
 
-def errors(tokens: Tokens, found: Answers) -> dict:
+def errors(tokens: Tokens, found: FittedLabels) -> dict:
     """Over all, known and unknown words; a tag that the training part lacks counts as wrong."""
     wrong = found.labels != tokens.test.labels
     parts = {"error": wrong, "known": wrong[tokens.known], "unknown": wrong[~tokens.known]}

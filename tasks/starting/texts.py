@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.text.pattern_sets import shipped_text
 from espalier.engine.text.templates import parse
 from espalier.tasks.pages.page import count
 from espalier.tasks.params import LETTER_TEMPLATES
@@ -44,14 +45,22 @@ def for_built_in() -> dict[str, str]:
     return _files({"ingest": ingest, **_rest("letters", len(lines))}, lines)
 
 
-def for_files(root: Path, found: Found) -> tuple[dict[str, str], list[str]]:
-    """The project for files that were looked at, and what was decided of templates and penalties."""
+def for_files(root: Path, found: Found, templates: str | None = None) -> tuple[dict[str, str], list[str]]:
+    """The project for files that were looked at, and what was decided of templates and penalties.
+
+    `templates` names some that come along; without it they are made for the columns.
+    """
     kind = "letters" if found.letters else "entities" if found.entities else "words"
-    lines = _letter_lines(found.columns) if found.letters else _word_lines(found.columns)
+    if templates:
+        lines, told = shipped_text(templates).rstrip("\n").split("\n"), f"of {templates}, which looks at words alone"
+    elif found.letters:
+        lines, told = _letter_lines(found.columns), f"of n-grams of letters{_columns_told(found.columns)}"
+    else:
+        what = "words in a window, beginnings and ends, shapes"
+        lines, told = _word_lines(found.columns), f"of {what}{_columns_told(found.columns)}"
     count_lines = len(parse(lines, TEMPLATES))
     rho1, rho2 = PENALTIES[kind]
-    what = "n-grams of letters" if found.letters else "words in a window, beginnings and ends, shapes"
-    said = [f"templates: {count_lines} lines of {what}{_columns_told(found.columns)}"]
+    said = [f"templates: {count_lines} lines {told}"]
     said.append(f"penalties: rho1 {rho1:g}, rho2 {rho2:g}, which did well on {kind}; crf.rho1: auto looks for others")
     sections = {"ingest": _ingest(root, found), **_rest(kind, count_lines), "weigh": NO_POOL}
     return _files(sections, lines), said

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.text.gazetteers import read_bounded, read_list
+from espalier.engine.text.pattern_sets import is_shipped, shipped_lines
 from espalier.engine.text.templates import Template, list_files, parse
 from espalier.tasks.params import TemplateParams, check_templates
 
@@ -13,7 +14,14 @@ MOST_BYTES = 16 << 20  # of a file of templates
 def template_lines(root: Path, options: TemplateParams) -> tuple[list[str], str]:
     """The lines of the templates, and the name of the place where they stand."""
     check_templates(options)
-    return (read_patterns(root / options.file), options.file) if options.file else (options.lines, "template.lines")
+    if not options.file:
+        return options.lines, "template.lines"
+    if not is_shipped(options.file):
+        return read_patterns(root / options.file), options.file
+    try:
+        return shipped_lines(options.file), options.file
+    except EspalierError as error:
+        raise EspalierError(f"template.file: {error}") from None
 
 
 def read_patterns(path: Path) -> list[str]:
@@ -31,8 +39,8 @@ def read_patterns(path: Path) -> list[str]:
 
 
 def named_lists(root: Path, options: TemplateParams) -> list[str]:
-    """The files of the lists that the templates name; none while the file of templates is not there."""
-    if options.file and not (root / options.file).is_file():
+    """The files of the lists that the templates name; none of a file that is not there or comes along."""
+    if options.file and (is_shipped(options.file) or not (root / options.file).is_file()):
         return []
     return list_files(parse(*template_lines(root, options)))
 

@@ -7,7 +7,10 @@ names the one of each family.
 from importlib import import_module
 from types import ModuleType
 
-TRAINERS = {"crf": "by_gradient", "memm": "by_gradient", "hmm": "hidden_markov", "perceptron": "perceptrons"}
+TRAINERS = {
+    "crf": "by_gradient", "memm": "by_gradient", "hmm": "hidden_markov", "gp": "kernel_machine",
+    "perceptron": "perceptrons",
+}  # fmt: skip
 
 
 def trainer_of(family: str) -> ModuleType:

@@ -13,6 +13,7 @@ from espalier.engine.families import FAMILIES, require
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.memm import SHARED
 from espalier.engine.families.objectives import objective_of as objective_of_family
+from espalier.engine.losses.fixed_transitions import refuse_broken
 from espalier.engine.losses.loss_table import LOG, LOSSES, OFFERED
 from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet
@@ -84,6 +85,23 @@ def refuse_cluster(options: Options) -> None:
     )
 
 
+def check_scheme(options: Options) -> None:
+    """Refuse what cannot train with transitions that are impossible."""
+    if options.scheme is None:
+        return
+    if not SOLVERS[options.solver].fits(OFFERED):
+        names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
+        raise EspalierError(
+            f"crf.solver is {options.solver}, which moves weights by sequences or blocks, and crf.scheme = "
+            f"{options.scheme} has fixed ones among them: choose one of {names}, or set crf.scheme to null"
+        )
+    if options.cluster:
+        raise EspalierError(
+            f"crf.scheme is {options.scheme}, which needs all sequences in one process, and compute.cluster is "
+            f"{options.cluster}: set compute.cluster to null, or crf.scheme to null"
+        )
+
+
 def check_loss(options: Options) -> None:
     """Refuse what a loss other than the log loss cannot be trained with."""
     if options.loss == LOG:
@@ -109,12 +127,15 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
     """
     shards, weights, kinds, n_labels = job.shards(), job.weights, job.kinds, len(job.labels)
     bounds = cut(shards.offsets(), job.block_tokens)
-    in_parts = by_parts(options.solver) and options.loss == LOG and "shards" in FAMILIES[job.family].can
+    plain = options.loss == LOG and options.scheme is None
+    in_parts = by_parts(options.solver) and plain and "shards" in FAMILIES[job.family].can
     whole = not in_parts or len(bounds) < 2
     if not options.cluster and whole:
         dataset = shards.read_all(weights)
         job.check_labels(dataset)
         layout = make_layout(options.pairs, dataset, n_labels, kinds, options.start)
+        if job.transitions is not None:
+            refuse_broken(dataset, layout, job.transitions, job.labels, f"{job.family}.scheme")
         yield job.objective(dataset, layout, options), layout
         return
     if options.pairs == "all":
@@ -136,8 +157,8 @@ def objective_of(job: Job, options: Options) -> Iterator[tuple[object, Layout]]:
 
 def models_of(job: Job, layout: Layout) -> ModelOf:
     """What weights over a layout say, while they are still being trained."""
-    labeller = FAMILIES[job.family].labeller
-    return lambda theta: labeller(job.labels, [], [], layout, theta)
+    labeller, info = FAMILIES[job.family].labeller, job.of_scheme
+    return lambda theta: labeller(job.labels, [], [], layout, theta, info)
 
 
 def chosen_rho1(job: Job, objective, model_of: ModelOf, options: Options) -> tuple[dict, np.ndarray]:
@@ -197,7 +218,7 @@ def description(job: Job, result: Result, layout: Layout, options: Options) -> d
     return job.described(
         **loss | ({"pi": options.pi} if options.loss == "exponential" else {}),
         solver=options.solver, penalty={"rho1": options.rho1, "rho2": options.rho2}, pairs=options.pairs,
-        start=options.start, **unusual(options), stop_reason=result.stop_reason,
+        start=options.start, **job.of_scheme, **unusual(options), stop_reason=result.stop_reason,
         iterations=result.iterations, objective=result.objective, features=layout.size,
     )  # fmt: skip
 
@@ -209,6 +230,7 @@ def settled(job: Job) -> tuple[Options, Labeller | None]:
     if options.rho1 == AUTO and (start := asked.initial or asked.start_from):
         job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {start}")
     check_loss(options)
+    check_scheme(options)
     if options.loss != LOG:
         job.progress.say(f"crf.loss is {options.loss}: {LOSSES[options.loss].advice}")
     if options.cluster and not by_parts(options.solver):

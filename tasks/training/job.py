@@ -14,6 +14,7 @@ from espalier.engine.families import require
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import objective_of
+from espalier.engine.labels.scheme import Transitions, named, transitions_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.loss_table import LOG
 from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
@@ -47,6 +48,7 @@ class Options:
     start_from: str | None = None
     sparse: str = "auto"
     loss: str = LOG
+    scheme: str | None = None
     pi: float = 1.0
     max_iterations: int = 1000
     tolerance: float = 0.0004
@@ -149,7 +151,27 @@ class Job:
 
     def objective(self, dataset: Dataset, layout: Layout, options: Options) -> ChainObjective:
         """The objective of its family and loss over data in this process."""
-        return objective_of(self.family, dataset, layout, options.sparse, options.loss, options.pi)
+        how = options.sparse, options.loss, options.pi, self.transitions
+        return objective_of(self.family, dataset, layout, *how)
+
+    @cached_property
+    def scheme(self) -> str | None:
+        """The name of the scheme that transitions keep to in training, None where all are allowed."""
+        asked = getattr(self.params.of_family, "scheme", None)
+        try:
+            return asked and named(self.labels, asked)
+        except EspalierError as error:
+            raise EspalierError(f"{self.family}.scheme is {asked}: {error}") from None
+
+    @cached_property
+    def transitions(self) -> Transitions | None:
+        """What it allows."""
+        return self.scheme and transitions_of(self.labels, self.scheme)
+
+    @property
+    def of_scheme(self) -> dict:
+        """What the model file says of it."""
+        return {"scheme": self.scheme} if self.scheme else {}
 
     def shards(self, split: str = "train") -> store.Shards:
         return store.Shards(self.root, split, self.manifest, twins=self.twins)

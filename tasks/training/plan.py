@@ -26,6 +26,10 @@ from espalier.tasks.training import trainer_of
 from espalier.tasks.training.job import Job, Options
 
 SAMPLE_TOKENS = 20_000  # positions on which one gradient is timed
+REMEDY = (
+    "raise template.min_count, use fewer or narrower templates, set crf.pairs: seen, "
+    "take fewer sequences (ingest.limit)"
+)
 PROCESS = 300 << 20  # bytes of an interpreter with its packages and compiled kernels
 
 
@@ -208,8 +212,7 @@ def check(figures: dict) -> None:
     raise EspalierError(
         f"training would take about {needed / 2**30:,.1f} GiB, {largest} most of it ({parts[largest] / 2**30:,.1f} GiB "
         f"for {figures['features']:,} weights and {figures['tokens']:,} tokens), and memory.limit allows "
-        f"{allowed / 2**30:,.1f}: raise template.min_count, use fewer or narrower templates, set crf.pairs: seen, "
-        "take fewer sequences (ingest.limit), or raise memory.limit"
+        f"{allowed / 2**30:,.1f}: {figures.get('remedy', REMEDY)}, or raise memory.limit"
     )
 
 

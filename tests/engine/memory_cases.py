@@ -24,7 +24,8 @@ from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
 from espalier.engine.data.dataset import UNKNOWN, Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
-from espalier.engine.families import hmm  # noqa: E402
+from espalier.engine.families import gp, hmm  # noqa: E402
+from espalier.engine.families.gp_options import METHODS, GpOptions  # noqa: E402
 from espalier.engine.families.hmm_options import NEEDS_LABELS, TRAININGS, HmmOptions  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
@@ -290,6 +291,21 @@ def with_gaps(data):
     return data._replace(labels=labels)
 
 
+def kernel_machines():
+    """What rows of training data say of the same data."""
+    found = []
+    for packed in PACKED:
+        labels = [str(y) for y in range(packed.layout.n_labels)]
+        names = [f"U{x}" for x in range(packed.layout.n_observations)]
+        kinds = np.array(packed.problem.kinds, np.uint8)
+        for method in METHODS:
+            options = GpOptions(3, 0.5, method=method, share=2.0, max_iterations=3)
+            model = gp.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
+            local = model.renumbered(packed.dataset, names)
+            found += [model.support.weight, model.theta, model.best(local), model.marginals(local)]
+    return found
+
+
 def documents():
     rng = np.random.default_rng(1)
     return bags_of_matrix(rng.poisson(0.6, (14, 6)).astype(float)), np.arange(14) % 3
@@ -351,7 +367,8 @@ CASES = {
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function
-       for function in (virtual, lattices, local_models, logistic, clusters, small_tables, alignment, texts)},
+       for function in (virtual, lattices, local_models, kernel_machines, logistic, clusters, small_tables,
+                        alignment, texts)},
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_models import LETTERS, hmm_of, memm_of, model_of, perceptron_of
+from small_models import LETTERS, gp_of, hmm_of, memm_of, model_of, perceptron_of
 
 from espalier.engine import families
 from espalier.engine.data.dataset import UNKNOWN, Dataset
@@ -18,8 +18,8 @@ from espalier.engine.labels.scheme import Transitions
 from espalier.engine.runtime import threads
 
 SUMS = 1e-12  # of probabilities that are added up in another order
-# Small models, with the keywords labels and seed.
-EXAMPLES = {"crf": model_of, "memm": memm_of, "hmm": hmm_of, "perceptron": perceptron_of}
+# Small models, by labels and seed.
+EXAMPLES = {"crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "perceptron": perceptron_of}
 WORDS = ["ab/é", "b", "a/a/", "ééb😀", "??", "ba"]  # one of a single letter, one that no model has seen
 
 
@@ -185,14 +185,17 @@ def test_it_keeps_to_known_labels_and_transitions(name):
 @with_ability("weights")
 def test_its_weights_are_a_table_that_adds_up_to_its_sizes(name):
     model = EXAMPLES[name](seed=12)
-    assert model.table().num_rows == sum(model.sizes().values()) == len(model.theta)
+    assert model.shown_table().num_rows <= sum(model.sizes().values())
+    held = [table for table in model.tables().values() if "weight" in table.column_names]
+    assert sum(table.num_rows for table in held) == sum(model.sizes().values())
+    assert model.tables()["weights"].num_rows == len(model.theta)
 
 
 # ---- the registry and the file
 
 
 def test_a_family_that_is_not_known():
-    with pytest.raises(EspalierError, match="family 'ctf' is not known: choose one of crf, memm, hmm"):
+    with pytest.raises(EspalierError, match="family 'ctf' is not known: choose one of crf, memm, hmm, gp"):
         families.family("ctf")
 
 
@@ -200,7 +203,7 @@ def test_what_a_family_cannot_do_is_refused_with_those_that_can(monkeypatch):
     mute = dataclasses.replace(FAMILIES["crf"], can=frozenset())
     monkeypatch.setitem(FAMILIES, "mute", mute)
     families.require("crf", "nbest")
-    able = "set model.family to one of crf, memm, hmm"
+    able = "set model.family to one of crf, memm, hmm, gp"
     with pytest.raises(EspalierError, match=f"^mute cannot list several labellings: {able}$"):
         families.require("mute", "nbest")
     with pytest.raises(EspalierError, match="^mute cannot learn from partial labels: .* one of crf, hmm, or go$"):

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tracemalloc
 
+import crfpp_files
 import numpy as np
 import pyarrow as pa
 import pytest
-from reference import templates as reference
 
 from espalier.crfsuite import Tagger
 from espalier.engine import importing
@@ -181,42 +181,15 @@ TEMPLATES = [
 ]  # fmt: skip
 
 
-def crfpp_name(text):
-    """As CRF++ calls a place beyond the edge."""
-    return text.replace("_x", "_B")
-
-
-def crfpp_expand(rows, t):
-    """(unigram, bigram) observations of a position, in the words of CRF++."""
-    found = []
-    for line in TEMPLATES:
-        parts = []
-        for piece in reference.pieces(line):
-            outside = not isinstance(piece, str) and not 0 <= t + piece[2] < len(rows)
-            value = piece if isinstance(piece, str) else reference.values(rows, t, *piece, None)[0]
-            parts.append(crfpp_name(value) if outside else value)
-        found.append("".join(parts))
-    return [text for text in found if text[0] == "U"], [text for text in found if text[0] == "B"]
-
-
-def crfpp_file(observations, weights):
-    slots, entries = 0, []
-    for text in observations:
-        entries.append(f"{slots} {text}")
-        slots += 3 if text[0] == "U" else 9
-    head = f"version: 100\ncost-factor: 1\nmaxid: {slots}\nxsize: 2\n"
-    parts = [head, "\n".join(LABELS) + "\n", "\n".join(TEMPLATES) + "\n", "\n".join(sorted(entries)) + "\n"]
-    return ("\n".join(parts) + "\n" + "".join(f"{weight:.16f}\n" for weight in weights)).encode()
-
-
 def small_crfpp(seed=0):
     """The file, and the weights of each observation."""
     chance, seen = random.Random(seed), {}
     for rows in sequences(5, width=2):
         for t in range(len(rows)):
-            for text in (text for part in crfpp_expand(rows, t) for text in part):
+            for text in (text for part in crfpp_files.expand(TEMPLATES, rows, t) for text in part):
                 seen.setdefault(text, [chance.gauss(0, 1) for _ in range(3 if text[0] == "U" else 9)])
-    return crfpp_file(seen, [weight for run in seen.values() for weight in run]), seen
+    weights = [weight for run in seen.values() for weight in run]
+    return crfpp_files.as_text(TEMPLATES, LABELS, seen, weights, 2), seen
 
 
 def test_labels_of_a_crfpp_model_are_those_of_all_labellings(tmp_path):
@@ -228,7 +201,7 @@ def test_labels_of_a_crfpp_model_are_those_of_all_labellings(tmp_path):
     for rows in sequences(6, width=2, words=[word for word in WORDS if not word.startswith("_")]):
         unigram, bigram = [], []
         for t in range(len(rows)):
-            states, pairs = crfpp_expand(rows, t)
+            states, pairs = crfpp_files.expand(TEMPLATES, rows, t)
             unigram.append(sum((np.array(weights[x]) for x in states if x in weights), np.zeros(3)))
             bigram.append(sum((np.array(weights[x]) for x in pairs if x in weights), np.zeros(9)).reshape(3, 3))
         assert labelled(model, rows) == [LABELS[y] for y in best(unigram, bigram)]
@@ -429,15 +402,16 @@ def test_parts_are_matched_from_the_left(parts, text, found):
 # ---- whole test sets
 
 
+def chunks(corpora, name):
+    with gzip.open(corpora / "conll2000" / f"{name}.txt.gz", "rt", encoding="utf-8") as file:
+        return [[line.split() for line in text.split("\n")] for text in file.read().strip().split("\n\n")]
+
+
 @pytest.mark.corpus
 @pytest.mark.slow
 def test_labels_of_whole_test_sets_are_kept(corpora, tmp_path):
     """Chunks of CoNLL-2000, Wapiti's model and python-crfsuite's, each trained on a part of the corpus."""
-    def read(name):
-        with gzip.open(corpora / "conll2000" / f"{name}.txt.gz", "rt", encoding="utf-8") as file:
-            return [[line.split() for line in text.split("\n")] for text in file.read().strip().split("\n\n")]
-
-    train, test = read("train")[:800], read("test")
+    train, test = chunks(corpora, "train")[:800], chunks(corpora, "test")
     crfsuite = peer("pycrfsuite", "python-crfsuite")
     trainer = crfsuite.Trainer(verbose=False)
 
@@ -459,3 +433,26 @@ def test_labels_of_whole_test_sets_are_kept(corpora, tmp_path):
                          tmp_path / "w.txt")  # fmt: skip
     model = importing.read(tmp_path / "w.txt")
     assert [labelled(model, [row[:2] for row in rows]) for rows in test] == expected
+
+
+@pytest.mark.corpus
+@pytest.mark.slow
+def test_labels_are_those_of_the_tagger_of_crfpp(corpora, tmp_path):
+    """Its own tagger reads the binary model, we the text of the same: observations of CoNLL-2000, drawn weights."""
+    crfpp = peer("pycrfpp", "pycrfpp")
+    train, test = chunks(corpora, "train")[:300], chunks(corpora, "test")
+    labels = sorted({row[2] for rows in train for row in rows})
+    templates = ["U00:%x[-2,0]", "U01:%x[-1,0]/%x[0,0]", "U02:%x[0,0]", "U03:%x[0,1]/%x[2,1]", "B", "B01:%x[-1,1]"]
+    positions = (crfpp_files.expand(templates, rows, t) for rows in train for t in range(len(rows)))
+    seen = dict.fromkeys(text for unigram, bigram in positions for text in (*unigram, *bigram))
+    size = crfpp_files.first_slots(seen, len(labels))[1]
+    weights = np.random.default_rng(0).normal(size=size).astype(np.float32).astype(float)
+    (tmp_path / "m.bin").write_bytes(crfpp_files.as_binary(templates, labels, seen, weights, 2))
+    theirs = crfpp.Tagger(f"-m {tmp_path / 'm.bin'}")
+    model = importing.read_crfpp(crfpp_files.as_text(templates, labels, seen, weights, 2), "m.txt")
+    for rows in test:
+        theirs.clear()
+        for row in rows:
+            theirs.add(" ".join(row[:2]))
+        assert theirs.parse()
+        assert labelled(model, [row[:2] for row in rows]) == [theirs.y2(t) for t in range(len(rows))]

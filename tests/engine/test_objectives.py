@@ -15,8 +15,10 @@ from espalier.engine.blockwise.blocks import BlockObjective
 from espalier.engine.data.bags import bags_of_matrix
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective
+from espalier.engine.labels.scheme import Transitions
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.exponential_loss import ExponentialObjective
+from espalier.engine.losses.fixed_transitions import FixedTransitions
 from espalier.engine.losses.marginal_loss import MarginalObjective
 from espalier.engine.optimise.objective import CAPABILITIES
 from espalier.engine.optimise.penalty import ElasticNet
@@ -28,6 +30,9 @@ ENGINE = Path(__file__).resolve().parents[2] / "engine"
 PACKED = pack(random_problem(1, 3, 5, 2, [4, 6, 3, 5]))
 BAGS = bags_of_matrix([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
 RIDGE, NET = ElasticNet(0.0, 0.5), ElasticNet(0.3, 0.1)
+
+
+ALTERNATING = Transitions(np.ones(3, bool), ~np.eye(3, dtype=bool), np.ones(3, bool))
 
 
 def chain():
@@ -51,6 +56,7 @@ OBJECTIVES = {
     "sharded": lambda: in_process(PACKED.dataset, PACKED.layout, block_tokens=5),
     "marginal": lambda: MarginalObjective(PACKED.dataset, PACKED.layout),
     "exponential": lambda: ExponentialObjective(PACKED.dataset, PACKED.layout),
+    "fixed transitions": lambda: FixedTransitions(PACKED.dataset, PACKED.layout, ALTERNATING, ChainObjective),
     "logistic": logistic,
     "chain and entropy": lambda: EntropyRegularised(chain(), ChainEntropy(PACKED.dataset, PACKED.layout, 0.1)),
     "logistic and entropy": lambda: EntropyRegularised(logistic(), LogisticEntropy(BAGS, 2, 0.1)),

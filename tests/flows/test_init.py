@@ -311,3 +311,15 @@ def test_corpora(espalier, corpora, names, expected):
     code, out, err = espalier("init", files[0], *(["--test", files[1]] if len(files) > 1 else []))
     assert code == 0 and all(text in out for text in expected), err
     assert ("also stand in the training data" in out) == (len(files) > 1)
+
+
+def test_templates_that_come_along_are_copied(espalier, tmp_path):
+    made(tmp_path, ENTITIES, "data/raw/train.conll")
+    code, out, err = espalier("init", "data/raw/train.conll", "--templates", "S2")
+    assert (code, err) == (0, "")
+    assert "templates: 17 lines of S2, which looks at words alone" in out
+    assert len(parse((tmp_path / "templates.txt").read_text().split("\n"))) == 17
+    code, _, err = espalier("-C", "other", "init", "--templates", "S2")
+    assert code == 1 and "--templates names templates for words of your data" in err
+    code, _, err = espalier("-C", "other", "init", "data/raw/train.conll", "--templates", "S9")
+    assert code == 1 and "those that come along are espalier:S1" in err and not (tmp_path / "other").exists()

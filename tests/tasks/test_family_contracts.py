@@ -104,7 +104,7 @@ def test_a_model_of_the_pipeline_is_one_of_python(tmp_path, family):
     told = crf.get_params()
     assert told["family"] == family and told["templates"] == params.template.lines
     section = vars(params.of_family)
-    for name in set(section) & {"rho1", "rho2", "pairs", "start", "smoothing", "rare"}:
+    for name in set(section) & {"rho1", "rho2", "pairs", "start", "smoothing", "rare", "degree", "kappa", "method"}:
         assert told[name] == section[name], name
     assert crf.fit(letters, right).score(letters, right) == 1.0
 
@@ -322,7 +322,7 @@ def test_what_needs_probabilities_is_left_out(margins):
 
 def test_what_needs_probabilities_is_refused_when_it_is_asked_for(margins):
     model = load(margins[0] / store.CANDIDATE)
-    refusal = "^margin cannot say how likely its labels are: set model.family to one of crf, memm, hmm$"
+    refusal = "^margin cannot say how likely its labels are: set model.family to one of crf, memm, hmm, gp$"
     asked = [stream.Asked(scores=True), stream.Asked(decode="posterior")]
     for one in asked:
         with pytest.raises(EspalierError, match=refusal):
