@@ -147,11 +147,11 @@ class PerceptronTraining:
     def visit(self, order: np.ndarray, learns: bool) -> dict[str, float]:
         """Some sequences in an order; without learning the weights stay as they are."""
         self.weights.mark[:] = -1
-        loss, share, wrong, mistakes = _visit(
+        loss, wrong, mistakes = _visit(
             self.weights, self.layout, self.data, self.sets, order, self.rule, float(self.seen), learns, self.room
         )
         self.seen += len(order) if learns else 0
-        return {"loss": loss, "share": share, "wrong": wrong, "mistakes": mistakes}
+        return {"loss": loss, "wrong": wrong, "mistakes": mistakes}
 
     def model(self) -> np.ndarray:
         """The weights as they would be kept now."""
@@ -201,7 +201,8 @@ def _enough(training: PerceptronTraining, met: dict[str, float]) -> str | None:
 
 
 def _check(monitor: Monitor, training: PerceptronTraining, met: dict[str, float], iteration: int) -> str | None:
-    """Tell the monitor of an iteration; why to stop. The loss of a perceptron is the number of wrong labels."""
+    """Tell the monitor of an iteration; why to stop. The loss of a perceptron is the share of wrong labels in each
+    sequence."""
     theta = training.model()
     record = {
         "iteration": iteration, "objective": met["loss"], "mistakes": int(met["mistakes"]),
@@ -231,9 +232,9 @@ def _restore(training: PerceptronTraining, state: SolverState) -> None:
 
 @kernel
 def _visit(weights, layout, data, sets, order, rule, seen, learns, room):
-    """(loss, the same with wrong labels as a share of each sequence, wrong labels, wrong sequences), weighed."""
+    """(loss, wrong labels, wrong sequences); the loss is weighed."""
     offsets, labels, each = data.offsets, data.labels, data.weights
-    loss, share, wrong, mistakes = 0.0, 0.0, 0, 0
+    loss, wrong, mistakes = 0.0, 0, 0
     for i in range(len(order)):
         n = order[i]
         lo, hi = offsets[n], offsets[n + 1]
@@ -252,11 +253,10 @@ def _visit(weights, layout, data, sets, order, rule, seen, learns, room):
             continue
         mistakes += 1
         wrong += d
-        share += each[n] * d / (hi - lo)
-        loss += each[n] * (float(d) if rule.update == PERCEPTRON else max(0.0, missed))
+        loss += each[n] * (d / (hi - lo) if rule.update == PERCEPTRON else max(0.0, missed))
         step = _step(rule, max(0.0, missed), norm, each[n]) if learns else 0.0
         _move(weights, rule, each[n], step, seen + i, room.touched, count)
-    return loss, share, wrong, mistakes
+    return loss, wrong, mistakes
 
 
 @kernel
