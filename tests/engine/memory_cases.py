@@ -6,6 +6,7 @@ Prints {case: its numbers} as JSON. Run by `test_fresh_memory` in processes whos
 import functools
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -32,6 +33,13 @@ from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
 from espalier.engine.families.perceptron_options import UPDATES, PerceptronOptions  # noqa: E402
 from espalier.engine.families.perceptron_training import fit as fit_perceptron  # noqa: E402
+from espalier.engine.grammar.best import Climber  # noqa: E402
+from espalier.engine.grammar.estimation import GrammarOptions, fit  # noqa: E402
+from espalier.engine.grammar.expected import Machine  # noqa: E402
+from espalier.engine.grammar.generating import generate  # noqa: E402
+from espalier.engine.grammar.parsing import Parser  # noqa: E402
+from espalier.engine.grammar.rules import full_grammar  # noqa: E402
+from espalier.engine.grammar.strings import make_strings  # noqa: E402
 from espalier.engine.labels.scheme import Transitions  # noqa: E402
 from espalier.engine.lattice import decode as lattice_decode  # noqa: E402
 from espalier.engine.lattice.lattice import make_lattice  # noqa: E402
@@ -283,6 +291,24 @@ def mistakes(packed, theta):
     ]  # fmt: skip
 
 
+def grammars():
+    """Both paths of inside-outside, trees, the k best, training, what a string may be asked, generated strings."""
+    grammar, found = full_grammar(3, ["a", "b"], 1), []
+    texts, marks = [[0, 1, 1], [1], [0, -1], [0, 1, 0, 1, 1]], [[(0, 2)], [], [], [(1, 3)]]
+    strings = make_strings(texts, [1.0, 2.0, 1.0, 0.5], marks)
+    for path in ("dense", "sparse"):
+        expected, trees = Machine(grammar, path).expected(strings), Climber(grammar, path).trees(strings)
+        found += [expected.counts, np.exp(expected.log_p), trees.counts, np.exp(trees.log_p), *trees.nodes]
+    for settings in ({}, {"training": "vs"}, {"training": "kvs", "k": 3}, {"stepwise": True, "batch": 2}):
+        options = GrammarOptions(**settings)
+        found += [fit(grammar, strings, replace(options, max_iterations=2)).grammar.probabilities]
+    parser, words = Parser(grammar), [0, 1, 1, 0]
+    found += [parser.posteriors(words), *parser.most_recall(words), parser.prefixes(words)]
+    found += [parser.several(np.array(words), 9).log_p]
+    made = generate(grammar, 5, longest=300).strings
+    return [*found, made.words, made.brackets]
+
+
 def with_gaps(data):
     """The first label of each second sequence is unknown, and all of each third."""
     which, labels = np.repeat(np.arange(len(data.weights)), np.diff(data.offsets)), data.labels.copy()
@@ -368,7 +394,7 @@ CASES = {
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function
        for function in (virtual, lattices, local_models, kernel_machines, logistic, clusters, small_tables,
-                        alignment, texts)},
+                        grammars, alignment, texts)},
 }  # fmt: skip
 
 

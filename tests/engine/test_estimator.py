@@ -414,6 +414,8 @@ OTHERS = {
     "stop": False, "weights": "shared", "loss": "log", "pi": 0.9,
     "training": "viterbi", "restarts": 2, "power": 0.25, "alpha": 0.9, "batch": 7, "order": "long",
     "update": "pa", "margin": "hamming", "c": 0.5, "gamma": 2.0, "epochs": 3, "average": False,
+    "scheme": None, "degree": 3, "kappa": 0.5, "eta": 2.0, "method": "sparse", "share": 0.5, "coordinates": 3,
+    "threshold": 0.01, "pick": "gradient",
 }  # fmt: skip
 
 

@@ -1,0 +1,201 @@
+"""Trees: read and written, made binary and whole again, counted, parsed, scored."""
+
+import gzip
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import brackets as oracle
+from reference import grammar as enumeration
+
+from espalier.engine.errors import EspalierError
+from espalier.engine.grammar.bracket_scores import compare, compare_all, spans
+from espalier.engine.grammar.parsing import Parser
+from espalier.engine.grammar.treebank import TreebankOptions, class_of, make_treebank
+from espalier.engine.grammar.trees import Tree, binarised, cleaned, leaves, plain_label, read_trees, whole, written
+
+DATA = Path(os.environ.get("ESPALIER_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
+CORPUS = DATA / "treebank-sample" / "trees-clean.txt.gz"
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
+FULL = """( (S (NP-SBJ-1 (DT The) (NN dog))
+       (VP (VBZ sees) (NP (NP (DT a) (NN cat)) (PP (IN in) (NP=2 (NN town)))) (NP (-NONE- *T*-1)))
+       (. .)) )
+(S (NP (-NONE- *)) (VP (VB Go)))"""
+WORDS, TAGS, LABELS = ["a", "b", "the"], ["DT", "NN", ",", "."], ["S", "NP", "VP", "PRT", "ADVP"]
+
+
+def texts():
+    return [cleaned(tree) for tree in read_trees(FULL)]
+
+
+tags = st.builds(lambda tag, word: Tree(tag, (word,)), st.sampled_from(TAGS), st.sampled_from(WORDS))
+TREES = st.recursive(
+    tags, lambda inner: st.builds(lambda label, children: Tree(label, tuple(children)), st.sampled_from(LABELS),
+                                  st.lists(inner, min_size=1, max_size=5)), max_leaves=12,
+).map(lambda tree: Tree("TOP", (tree,)))  # fmt: skip
+
+
+# ---- reading and writing
+
+
+def test_trees_are_read_on_any_number_of_lines_and_cleaned():
+    first, second = texts()
+    assert written(first) == (
+        "((S (NP (DT The) (NN dog)) (VP (VBZ sees) (NP (NP (DT a) (NN cat)) (PP (IN in) (NP (NN town))))) (. .)))"
+    )
+    assert written(second) == "((S (VP (VB Go))))"
+    kept = cleaned(next(read_trees(FULL)), functions=True)
+    assert kept.children[0].children[0].label == "NP-SBJ-1"
+    assert [word for _, word in leaves(first)] == "The dog sees a cat in town .".split()
+    assert cleaned(next(read_trees("(S (NP (-NONE- *)))"))) is None
+    assert [plain_label(x) for x in ("NP-SBJ-1", "NP=2", "-LRB-", "PRT|ADVP")] == ["NP", "NP", "-LRB-", "PRT|ADVP"]
+
+
+@EXAMPLES
+@given(TREES)
+def test_what_is_written_is_read_again(tree):
+    assert list(read_trees(written(tree) + "\n" + written(tree))) == [tree, tree]
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [("(S (NP (NN a))\n\n(S (NN b))", "line 1 of f: a bracket opens that is never closed"),
+     ("(S (NN a))\n)", "line 2 of f: a bracket closes that was not opened"),
+     ("(S (NN a))\nword", "line 2 of f: 'word' stands outside of them"),
+     ("(S\n())", "line 2 of f: a bracket has nothing in it but ''"),
+     ("(S (NN a b))", "line 1 of f: 'a' stands beside others"),
+     ("(" * 500, "line 1 of f: brackets nest deeper than 400")],
+)  # fmt: skip
+def test_broken_brackets_are_named_by_their_line(text, told):
+    with pytest.raises(EspalierError, match=told.replace("(", r"\(")):
+        list(read_trees(text, "f"))
+
+
+# ---- binary trees
+
+
+@EXAMPLES
+@given(TREES, st.integers(0, 3), st.integers(1, 3), st.booleans())
+def test_binary_trees_become_whole_again(tree, horizontal, vertical, right):
+    made = binarised(tree, horizontal, vertical, right)
+    assert whole(made) == tree
+
+    def widest(node):
+        return 0 if node.word is not None else max(len(node.children), *map(widest, node.children))
+
+    assert widest(made) <= 2 and leaves(made) == leaves(tree)
+
+
+def test_half_rules_remember_what_went_before():
+    tree = next(read_trees("(S (A (X a)) (B (X b)) (C (X c)) (D (X d)))"))
+    assert written(binarised(tree, 1)) == "(S (A (X a)) (@S|A (B (X b)) (@S|B (C (X c)) (D (X d)))))"
+    mirrored = "(S (@S|D (@S|D_C (A^S (X a)) (B^S (X b))) (C^S (X c))) (D^S (X d)))"
+    assert written(binarised(tree, 2, 2, False)) == mirrored
+    with pytest.raises(EspalierError, match="the label '@S' has '@' or"):
+        make_treebank(read_trees("(@S (NN a))"))
+
+
+# ---- counted and parsed
+
+
+def small():
+    """(S (A a) (B b)) twice, (S (A a) (S (A a) (B b))) once, (S (U (A a))) once."""
+    lines = ["(S (A a) (B b))"] * 2 + ["(S (A a) (S (A a) (B b)))", "(S (U (A a)))"]
+    return list(read_trees("\n".join(lines)))
+
+
+def test_a_treebank_is_relative_counts():
+    grammar = make_treebank(small(), TreebankOptions(vertical=1, rare=0)).grammar
+    found = {grammar.rule(n): p for n, p in enumerate(grammar.probabilities.tolist())}
+    assert found == {"S -> A B": 0.6, "S -> A S": 0.2, "S -> U": 0.2, "U -> A": 1.0, "A -> 'a'": 1.0, "B -> 'b'": 1.0}
+
+
+def test_the_likeliest_tree_of_a_treebank_is_that_of_the_enumeration():
+    other = next(read_trees("(TOP (S (NP (NN town)) (VP (VBZ sees) (NP (NN dog)))))"))
+    bank = make_treebank([texts()[0], other], TreebankOptions(rare=0))
+    grammar, parser = bank.grammar, bank.parser()
+    rules = enumeration.Rules(
+        grammar.start,
+        [(int(a), int(b), int(c), p) for a, b, c, p in zip(*grammar[3:7], strict=True)],
+        [(int(a), int(w), p) for a, w, p in zip(*grammar[7:10], strict=True)],
+        [(int(a), int(b), p) for a, b, p in zip(*grammar[10:13], strict=True)],
+    )
+    for text in ("town sees dog", "The dog sees a cat in town .", "The cat sees town ."):
+        found = enumeration.best(rules, bank.encoded(text.split()), 1, (), 4)
+        log_p = parser.climber.trees(parser.strings([text.split()])).log_p[0]
+        assert log_p == (pytest.approx(math.log(found[0][0])) if found else -math.inf)
+        assert (parser.parse([text.split()])[0] is None) == (not found)
+    assert parser.parse(["The dog sees a cat in town .".split()]) == texts()[:1]
+    assert parser.parse([["dog", "dog"]]) == [None]
+
+
+def test_rare_words_tell_how_unknown_ones_are_tagged():
+    bank = make_treebank(texts(), TreebankOptions(rare=1))
+    assert bank.parser().parse(["The bird sees a cat in town .".split()])[0] is not None
+    assert class_of("12.5") != class_of("B-12") != class_of("walking") and class_of("Walking") != class_of("walking")
+    totals = np.bincount(bank.grammar.owners, bank.grammar.probabilities)
+    assert totals == pytest.approx(np.ones(len(totals)))
+    assert np.isfinite(Parser(bank.grammar).log_p(bank.parser().strings([["The", "x"], ["Go"]]))[1])
+
+
+def test_a_treebank_needs_trees_of_one_kind():
+    with pytest.raises(EspalierError, match="there is no tree to count rules of"):
+        make_treebank([])
+    with pytest.raises(EspalierError, match="trees begin with S, X: expected one label"):
+        make_treebank(read_trees("(S (NN a)) (X (NN a))"))
+
+
+# ---- scores
+
+
+def as_tuple(tree):
+    return (tree.label, *(child if isinstance(child, str) else as_tuple(child) for child in tree.children))
+
+
+@EXAMPLES
+@given(TREES, st.data())
+def test_scores_are_those_of_the_oracle(gold, data):
+    """The other tree is of the same words: another grouping of the same tags, some of them changed."""
+    below = [Tree(tag if tag in ",." else data.draw(st.sampled_from([tag, tag, "NN"])), (word,))
+             for tag, word in leaves(gold)]  # fmt: skip
+    while len(below) > 1:
+        i = data.draw(st.integers(0, len(below) - 1))
+        j = data.draw(st.integers(i + 1, min(len(below), i + 3)))
+        below[i:j] = [Tree(data.draw(st.sampled_from(LABELS)), tuple(below[i:j]))]
+        if j == i + 1 and data.draw(st.booleans()):
+            break
+    predicted = Tree("TOP", tuple(below))
+    found = compare(gold, predicted)
+    assert found[3:] == oracle.scores(as_tuple(gold), as_tuple(predicted))
+    assert found.exact == (sorted(oracle.counted(as_tuple(gold))) == sorted(oracle.counted(as_tuple(predicted))))
+
+
+def test_scores_by_hand():
+    gold, other = (next(read_trees(text)) for text in (
+        "(TOP (S (NP (DT a) (NN b)) (VP (VB c) (PRT (RP d))) (. .)))",
+        "(TOP (S (NP (DT a)) (VP (NN b) (VP (NN c) (ADVP (RP d)))) (. .)))"))  # fmt: skip
+    assert spans(gold) == {("S", 0, 4): 1, ("NP", 0, 2): 1, ("VP", 2, 4): 1, ("ADVP", 3, 4): 1}
+    counts = compare_all([gold, gold, gold], [other, gold, None])
+    assert (counts.sentences, counts.missing, counts.exact) == (3, 1, 1)
+    assert (counts.gold, counts.predicted, counts.labelled, counts.crossing) == (12, 9, 7, 1)
+    figures = counts.figures()
+    assert figures["labelled_f1"] == pytest.approx(2 * 7 / 21) and figures["tags"] == pytest.approx(7 / 12)
+    with pytest.raises(EspalierError, match="expected the same"):
+        compare(gold, next(read_trees("(TOP (S (NN z)))")))
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not CORPUS.is_file(), reason="there is no treebank sample")
+def test_the_sample_is_read_binarised_and_parsed_as_well_as_it_was():
+    """All 3,914 trees; 100 test sentences of at most 25 words by a grammar of the first 3,000."""
+    trees = [cleaned(tree) for tree in read_trees(gzip.decompress(CORPUS.read_bytes()).decode(), CORPUS.name)]
+    assert len(trees) == 3_914 and sum(len(leaves(tree)) for tree in trees) == 94_084
+    assert all(whole(binarised(tree, 1, 2, side)) == tree for tree in trees[::20] for side in (True, False))
+    gold = [tree for tree in trees[3_000:] if len(leaves(tree)) <= 25][:100]
+    parsed = make_treebank(trees[:3_000]).parser().parse([[word for _, word in leaves(tree)] for tree in gold])
+    counts = compare_all(gold, parsed)
+    assert counts.missing <= 2 and counts.figures()["labelled_f1"] > 0.70
