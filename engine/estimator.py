@@ -27,12 +27,14 @@ from espalier.engine import warm_start, warm_up
 from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
-from espalier.engine.families import gp, hmm, require
+from espalier.engine.families import gp, hmm, hmsvm, require
 from espalier.engine.families import load as load_model
 from espalier.engine.families.gp_options import METHODS, PICKS, GpOptions
 from espalier.engine.families.gp_training import fit_gp
 from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS, HmmOptions
 from espalier.engine.families.hmm_training import emitting, fit_tables, space_of
+from espalier.engine.families.hmsvm_options import MARGINS, SLACKS, HmsvmOptions
+from espalier.engine.families.hmsvm_training import fit_hmsvm
 from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import OBJECTIVES, objective_of
@@ -53,6 +55,7 @@ from espalier.engine.interface.inputs import (
 )
 from espalier.engine.interface.notebook import page_of
 from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
+from espalier.engine.labels.abstention import check_limit, unsure
 from espalier.engine.labels.measures import measure_of
 from espalier.engine.labels.scheme import Transitions, named, transitions_of
 from espalier.engine.losses.chain_objective import active_weights
@@ -76,13 +79,14 @@ from espalier.engine.text.templates import (
 )
 from espalier.engine.text.values import scaled_dataset, unit_scales
 from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
-from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts, with_twins
+from espalier.engine.weights.stop_twins import ends_of, with_twin_kinds, with_twin_texts, with_twins
 
 ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
 NUMBERS = (
-    "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "c", "gamma",
+    "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "C",
+    "gap", "c", "gamma",
 )  # fmt: skip
 WHOLE_NUMBERS = (
     "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates", "epochs",
@@ -91,6 +95,7 @@ NO_STOP = {
     "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
     "hmm": "the end of a sequence is one of its events in any case; leave it out",
     "gp": "its weights of pairs are of labels in a row alone; leave it out",
+    "hmsvm": "its weights of pairs are of labels in a row alone; leave it out",
 }
 STARTS = {"hmm": ("hmm",), "perceptron": ("perceptron", *OBJECTIVES)}  # whose models are one for a training, if others
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
@@ -160,11 +165,11 @@ class CRF(Conventions):
         Which recursions; `auto` takes what is cheaper.
     verbose : bool or None
         Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
-    family : {"crf", "memm", "hmm", "gp", "perceptron"}
+    family : {"crf", "memm", "hmm", "gp", "hmsvm", "perceptron"}
         What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, a Gaussian
-        process, an averaged perceptron. An HMM has `training` and what stands behind it here, but no solver and no
-        penalty; its tokens are texts, or rows of columns with templates. A Gaussian process has `degree` and what
-        stands behind it, a perceptron `update`; a perceptron says no probabilities.
+        process, a hidden Markov support vector machine, an averaged perceptron. An HMM has `training` and what stands
+        behind it here, but no solver and no penalty; its tokens are texts, or rows of columns with templates. Kernel
+        machines have `degree` and what stands behind it, a perceptron has `update` and says no probabilities.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
@@ -198,9 +203,12 @@ class CRF(Conventions):
     order : {"random", "short", "long"}
         hmm, stepwise: sequences as chance has it, short ones first, or long ones.
     degree : int
-        gp: the kernel of two tokens is (m + 1) ** degree, m being how many attributes they have in common; 1 to 8.
-    kappa, eta : float
-        gp: weight of the squared norm, and what a pair of labels in common adds to the kernel; above 0.
+        gp, hmsvm: the kernel of two tokens is (m + 1) ** degree, m being how many attributes they have in common; up
+        to 8.
+    kappa : float
+        gp: weight of the squared norm; above 0.
+    eta : float
+        gp, hmsvm: what a pair of labels in common adds to the kernel; above 0.
     method : {"dense", "sparse"}
         gp: whether every token of the training data supports labels, or few of them, chosen one by one.
     share : float
@@ -211,10 +219,18 @@ class CRF(Conventions):
         gp, sparse: sequences with no gradient above it are passed over.
     pick : {"random", "gradient"}
         gp, sparse: the next sequence as chance has it, or the one with the largest gradient.
+    C : float
+        hmsvm: what a margin that is missed costs; above 0.
+    slack : {"sequence", "squared", "hard"}
+        hmsvm: how missed margins count: as they are, one a sequence, squared, or not allowed.
+    margin : {"one", "hamming"}
+        hmsvm: to every other labelling the same, or the number of its wrong labels.
+    gap : float
+        hmsvm: training stops when primal and dual differ by this share of the dual.
     update : {"perceptron", "pa", "arow"}
         perceptron: how far a mistake moves weights. `perceptron`: by one. `pa` (passive-aggressive): as far as the
         mistake asks for, `c` at most. `arow`: less far where they were often moved, by `gamma`.
-    margin : {"none", "hamming"}
+    lead : {"none", "hamming"}
         perceptron: what a mistake is, a wrong labelling, or one that the right one does not lead by its wrong labels.
     c, gamma : float
         perceptron, see `update`.
@@ -272,7 +288,8 @@ class CRF(Conventions):
         training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
         order: str = "random", scheme: str | None = None, degree: int = 2, kappa: float = 1.0, eta: float = 1.0,
         method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
-        pick: str = "random", update: str = "perceptron", margin: str = "none", c: float = 1.0, gamma: float = 1.0,
+        pick: str = "random", C: float = 1.0, slack: str = "sequence", margin: str = "one", gap: float = 0.01,
+        update: str = "perceptron", lead: str = "none", c: float = 1.0, gamma: float = 1.0,
         epochs: int = 20, average: bool = True,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
@@ -283,10 +300,11 @@ class CRF(Conventions):
         self.loss, self.pi, self.scheme = loss, pi, scheme
         self.training, self.restarts, self.power = training, restarts, power
         self.alpha, self.batch, self.order = alpha, batch, order
-        self.update, self.margin, self.c, self.gamma = update, margin, c, gamma
+        self.update, self.lead, self.c, self.gamma = update, lead, c, gamma
         self.epochs, self.average = epochs, average
         self.degree, self.kappa, self.eta, self.method = degree, kappa, eta, method
         self.share, self.coordinates, self.threshold, self.pick = share, coordinates, threshold, pick
+        self.C, self.slack, self.margin, self.gap = C, slack, margin, gap
 
     @_says_when_compiling
     def fit(
@@ -342,8 +360,9 @@ class CRF(Conventions):
 
     @_says_when_compiling
     def predict(
-        self, X: Inputs, method: str = "viterbi", scheme: bool | str = False, allowed: Labels | None = None
-    ) -> list[list[str]]:
+        self, X: Inputs, method: str = "viterbi", scheme: bool | str = False, allowed: Labels | None = None,
+        abstain: float | None = None,
+    ) -> list[list[str]]:  # fmt: skip
         """The labels of each sequence.
 
         Parameters
@@ -356,6 +375,8 @@ class CRF(Conventions):
             Keep to the transitions of the labels' scheme: True, or a name such as "iob1".
         allowed : list of rows of labels, optional
             What is known beforehand, in the form of the labels of `fit`.
+        abstain : float, optional
+            None stands for labels that are less probable than this, and for all labels of an entity that has one.
 
         Examples
         --------
@@ -368,7 +389,7 @@ class CRF(Conventions):
         """
         if method not in DECODERS:
             raise EspalierError(f"method is {method!r}: expected one of {', '.join(DECODERS)}")
-        return self._labelled(sequences_of(X), method, scheme, allowed)
+        return self._labelled(sequences_of(X), method, scheme, allowed, abstain)
 
     @_says_when_compiling
     def predict_nbest(
@@ -533,12 +554,13 @@ class CRF(Conventions):
         check_loss(self.loss, self.family)
         check_pi(self.pi)
         for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS), ("method", tuple(METHODS)),
-                            ("pick", PICKS)):  # fmt: skip
+                            ("pick", PICKS), ("slack", tuple(SLACKS)), ("margin", tuple(MARGINS))):  # fmt: skip
             if getattr(self, name) not in known:
                 raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
         for name, least, most in (
             ("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1), ("degree", 1, 8),
             ("kappa", 1e-9, None), ("eta", 1e-9, None), ("share", 1e-6, None), ("coordinates", 1, None),
+            ("C", 1e-9, None),
         ):  # fmt: skip
             value = getattr(self, name)
             if value < least or (most is not None and value > most):
@@ -583,14 +605,15 @@ class CRF(Conventions):
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:
-            data = with_twins(data, twins_of(kinds))
+            data = with_twins(data, ends_of(kinds, "stop"))
             names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
         return Encoded(data, names, kinds, classes, lines, lists, streams, scales)
 
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
         with fit_line(self.verbose, self.max_iterations) as line:
-            trainers = {"hmm": self._hidden_markov, "gp": self._by_kernel, "perceptron": self._by_mistakes}
+            trainers = {"hmm": self._hidden_markov, "gp": self._by_kernel, "hmsvm": self._by_kernel,
+                        "perceptron": self._by_mistakes}  # fmt: skip
             trainers.get(self.family, self._by_gradient)(train, earlier, line)
             self._tell(self.model_.info)
             if self.verbose:
@@ -633,7 +656,7 @@ class CRF(Conventions):
         """Epochs of a perceptron; the weights after the last one."""
         if self.rho1 == AUTO:
             self._require("path", "rho1 to a number, which it does not use")
-        own = {name: getattr(self, name) for name in ("update", "margin", "c", "gamma", "average", "epochs")}
+        own = {name: getattr(self, name) for name in ("update", "lead", "c", "gamma", "average", "epochs")}
         options = PerceptronOptions(**own, seed=self.seed)
         options = options._replace(epochs=min(self.epochs, self.max_iterations))
         layout, theta0 = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start), None
@@ -681,11 +704,12 @@ class CRF(Conventions):
         """Rows of the training data that support labels."""
         if self.rho1 == AUTO:
             self._require("path", "rho1 to a number, which it does not use")
-        options = GpOptions(**{name: getattr(self, name) for name in GpOptions._fields})
-        chain = gp.chain_of(train.data, len(train.labels), train.kinds, options)
-        found = fit_gp(chain, options, lambda record, amounts, weights: line(record))
+        kind, make, fit_them = (gp, GpOptions, fit_gp) if self.family == "gp" else (hmsvm, HmsvmOptions, fit_hmsvm)
+        options = make(**{name: getattr(self, name) for name in make._fields})
+        chain = kind.chain_of(train.data, len(train.labels), train.kinds, options)
+        found = fit_them(chain, options, lambda record, amounts, weights: line(record))
         names = train.observations, train.labels, train.lines
-        self.model_ = gp.labeller_of(chain, found, options, *names, self._described(train))
+        self.model_ = kind.labeller_of(chain, found, options, *names, self._described(train))
         self.trace_ = found.trace
 
     def _check_taught(self, data: Dataset, n_labels: int) -> None:
@@ -765,13 +789,23 @@ class CRF(Conventions):
 
     def _labelled(
         self, sequences: list[list[Any]], method: str = "viterbi", scheme: bool | str = False,
-        allowed: Labels | None = None,
+        allowed: Labels | None = None, abstain: float | None = None,
     ) -> list[list[str]]:  # fmt: skip
         model, data = self._prepared(sequences, allowed)
+        if abstain is not None:
+            check_limit(abstain)
+            model.require("probability")
         if not sequences:
             return []
-        ids = model.decoded(data, method, **self._restriction(scheme, allowed))
-        return _cut([model.labels[i] for i in ids], data.offsets)
+        only = self._restriction(scheme, allowed)
+        ids = model.decoded(data, method, **only)
+        if abstain is None:
+            return _cut([model.labels[i] for i in ids], data.offsets)
+        chances = model.marginals(data, **only)[np.arange(len(ids)), ids]
+        names: list[Any] = np.array([*model.labels, None], object)[
+            np.where(unsure(model.labels, ids, chances, data.offsets, abstain), -1, ids)
+        ].tolist()
+        return _cut(names, data.offsets)
 
     def _prepared(self, sequences: list[list[Any]], allowed: Labels | None = None) -> tuple[Labeller, Dataset]:
         model = self._model()
@@ -829,7 +863,7 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     if kept is None:
         penalty = info.get("penalty")
         both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training",
-                "update", "margin", "c", "gamma", "epochs", "average")  # fmt: skip
+                "update", "lead", "c", "gamma", "epochs", "average")  # fmt: skip
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared

@@ -13,9 +13,10 @@ import numpy as np
 from espalier.engine.chain.one_sequence import make_buffers
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import Dataset, make_dataset
-from espalier.engine.families import gp, hmm, load
+from espalier.engine.families import gp, hmm, hmsvm, load
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.gp_options import METHODS, GpOptions
+from espalier.engine.families.hmsvm_options import MARGINS, HmsvmOptions
 from espalier.engine.families.memm import MemmLabeller, MemmObjective
 from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.families.perceptron_training import fit as fit_perceptron
@@ -155,6 +156,16 @@ def gaussian_process() -> None:
         _ask_all(gp.fit(data, NAMES, observation_kinds(NAMES), LABELS, TEMPLATES, {}, options), data)
 
 
+def support_vectors() -> None:
+    """Both margins."""
+    data, _ = tiny_problem()
+    for margin in MARGINS:
+        options = HmsvmOptions(margin=margin, max_iterations=FEW)
+        model = hmsvm.fit(data, NAMES, observation_kinds(NAMES), LABELS, TEMPLATES, {}, options)
+        model.best(data)
+        model.nbest(data, 2)
+
+
 def _ask_all(model, data: Dataset) -> None:
     model.best(data)
     model.posterior(data)
@@ -177,6 +188,7 @@ RECIPES = {
     "hmm": hidden_markov,
     "perceptron": perceptron,
     "gp": gaussian_process,
+    "hmsvm": support_vectors,
 }
 
 

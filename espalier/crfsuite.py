@@ -415,7 +415,7 @@ class Trainer:
         )  # fmt: skip
         result = fit_perceptron(data, layout, options, listen=watch)
         self._ended(result, begin)
-        told = {name: getattr(options, name) for name in ("update", "margin", "average", "epochs")}
+        told = {name: getattr(options, name) for name in ("update", "lead", "average", "epochs")}
         return PerceptronLabeller, result, told
 
     def _ended(self, result: Result, begin: float) -> None:

@@ -11,6 +11,7 @@ import polars as pl
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.labels import abstention
 from espalier.engine.labels.measures import (
     EDIT_ERROR,
     F1,
@@ -110,6 +111,14 @@ def loss_figures(found: Measured, other: np.ndarray | None = None) -> dict:
     return figures
 
 
+def abstention_figures(
+    judged_by: Measure, gold: list[str], guess: list[str], confidence: np.ndarray, offsets: np.ndarray
+) -> dict:  # fmt: skip
+    """What is right of labels, or of entities where the task is judged by them, that are sure enough."""
+    of = abstention.ENTITIES if judged_by.name == F1.name else abstention.TOKENS
+    return {"of": of, "rows": abstention.curve(gold, guess, confidence, offsets, of == abstention.ENTITIES)}
+
+
 def confusion_rows(gold: list[str], predicted: list[str]) -> list[tuple]:
     """(label, predicted, count), sorted."""
     frame = (
@@ -191,6 +200,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         error, bins = calibration(found.confidence, correct, params.evaluate.bins)
         bins, _ = with_intervals(bins, found.confidence, correct, offsets)
         metrics |= loss_figures(found, other) | {"calibration_error": error}
+        metrics["abstention"] = abstention_figures(judged_by, gold, guess, found.confidence, offsets)
     if probable and info.get("truth"):
         metrics |= excess_risk(info["truth"], model)
     if "likelihood" in model.can:

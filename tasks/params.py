@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, gp_options, hmm_options, perceptron_options
+from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options, perceptron_options
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
@@ -268,9 +268,9 @@ class Perceptron:
         "perceptron", "how far a mistake moves weights: by one (perceptron), as far as it asks for and c at most (pa), "
         "or less far where they were often moved (arow)", "text", tuple(perceptron_options.UPDATES),
     )  # fmt: skip
-    margin: str = option(
+    lead: str = option(
         "none", "what a mistake is: a wrong labelling (none), or one that the right one does not lead by as much as it "
-        "has labels wrong (hamming)", "text", tuple(perceptron_options.MARGINS),
+        "has labels wrong (hamming)", "text", tuple(perceptron_options.LEADS),
     )  # fmt: skip
     c: float = option(1.0, "pa: how far one sequence may move the weights", "number", least=1e-12)
     gamma: float = option(1.0, "arow: the larger, the shorter the steps", "number", least=1e-12)
@@ -315,6 +315,24 @@ class Gp(Kernel):
     threshold: float = option(0.001, "sparse: sequences with no gradient above it are passed over", "number", least=0)
     pick: str = option("random", "sparse: the next sequence as chance has it, or the one with the largest gradient "
                        "(slow)", "text", gp_options.PICKS)  # fmt: skip
+
+
+@dataclass
+class Hmsvm(Kernel):
+    C: float = option(1.0, "what a margin that is missed costs: more of it, fewer wrong in training", "number",
+                      least=1e-9)  # fmt: skip
+    eta: float = option(1.0, "what a pair of labels in common adds to the kernel", "number", least=1e-9)
+    slack: str = option(
+        "sequence", "how missed margins count: as they are, one a sequence, squared, or not allowed (hard)", "text",
+        tuple(hmsvm_options.SLACKS),
+    )  # fmt: skip
+    margin: str = option(
+        "one", "to every other labelling the same, or the number of its wrong labels (hamming); slacks are not "
+        "rescaled by it, which no Viterbi search could follow", "text", tuple(hmsvm_options.MARGINS),
+    )  # fmt: skip
+    gap: float = option(
+        0.01, "stop when primal and dual, which bound the optimum, differ by this share of the dual", "number", least=0
+    )
 
 
 @dataclass
@@ -436,6 +454,7 @@ class Params:
     memm: Memm = field(default_factory=Memm)
     hmm: Hmm = field(default_factory=Hmm)
     gp: Gp = field(default_factory=Gp)
+    hmsvm: Hmsvm = field(default_factory=Hmsvm)
     perceptron: Perceptron = field(default_factory=Perceptron)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
@@ -452,7 +471,7 @@ class Params:
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp | Perceptron:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 
@@ -636,8 +655,9 @@ def _convert(name: str, value: Any, meta: dict, where: str) -> Any:
         shown = "not shown" if name == "notify.webhook" else quoted(value)  # it may hold a key
         raise EspalierError(f"{where}: {name} is {shown}, expected {expected}")
     if meta["choices"] and converted not in meta["choices"]:
-        near = _nearest(converted, list(meta["choices"]))
-        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{near}")
+        near = difflib.get_close_matches(brief(converted), list(meta["choices"]), 1, 0.5)
+        guess = f": did you mean {near[0]!r}?" if near else ""
+        raise EspalierError(f"{where}: {name} is {quoted(value)}, expected one of {', '.join(meta['choices'])}{guess}")
     if meta["least"] is not None and not converted >= meta["least"]:
         raise EspalierError(f"{where}: {name} is {quoted(value)}, expected at least {meta['least']}")
     if meta["most"] is not None and not converted <= meta["most"]:

@@ -156,7 +156,13 @@ LIKELIHOOD = {
     "reference": SPLIT_NAME, "least": [{"sequence": COUNT, "loss": NUMBER}],
     "parts": {f"{name}?": LIKELIHOOD_PART for name in ("train", "dev", "test", "unlabelled")},
 }  # fmt: skip
+ABSTENTION_ROW = {
+    "limit": NUMBER, "kept": COUNT, "coverage": NUMBER, "abstained": NUMBER, "precision?": Maybe(NUMBER),
+    "recall?": NUMBER, "accuracy?": Maybe(NUMBER),
+}  # fmt: skip
+ABSTENTION = {"of": Kind("entities or tokens", ("entities", "tokens").__contains__), "rows": [ABSTENTION_ROW]}
 METRICS = QUALITY | {
+    "abstention?": ABSTENTION,
     "likelihood?": LIKELIHOOD,
     "overlap?": {"sequences": COUNT, "share": NUMBER, "without?": COMPARED},
     "decoders?": {"used": TEXT, "part": PART, "viterbi": COMPARED, "posterior?": COMPARED, "*": COMPARED},

@@ -4,7 +4,7 @@ import numpy as np
 from reference import chain, templates
 
 from espalier.engine.data.dataset import make_dataset
-from espalier.engine.families import gp, hmm
+from espalier.engine.families import gp, hmm, hmsvm
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller
 from espalier.engine.families.perceptron import PerceptronLabeller
@@ -43,6 +43,12 @@ def gp_of(labels=("X", "Y", "Z"), seed=0):
     """Trained on the same."""
     data, names, _ = random_words(labels, seed)
     return gp.fit(data, names, observation_kinds(names), list(labels), LINES, {})
+
+
+def hmsvm_of(labels=("X", "Y", "Z"), seed=0):
+    """Trained on the same."""
+    data, names, _ = random_words(labels, seed)
+    return hmsvm.fit(data, names, observation_kinds(names), list(labels), LINES, {})
 
 
 def random_words(labels, seed):

@@ -74,6 +74,11 @@ FAMILIES = {
         "Gaussian process, a conditional random field in the space of a kernel",
         ANSWERS | MINIMISES,
     ),
+    "hmsvm": Family(
+        "hmsvm:HmsvmLabeller", "hidden Markov support vector machine",
+        "hidden Markov support vector machine, the largest margin in the space of a kernel",
+        frozenset({"nbest", "limits", "weights"}) | MINIMISES,
+    ),
     "perceptron": Family(
         "perceptron:PerceptronLabeller", "structured perceptron", "averaged perceptron: scores learnt from mistakes",
         SCORES | {"warm_start", "resume", "values"},

@@ -118,6 +118,11 @@ def space_of(
         raise EspalierError(f"training is {options.training!r}: expected one of {', '.join(TRAININGS)}")
     if dataset.valued.shape[1]:
         require("hmm", "values")
+    if not emits.any():
+        raise EspalierError(
+            "no template emits anything, so that all inputs are alike to a hidden Markov model: add one that begins "
+            "with U, such as U:%x[0,0]"
+        )
     if options.training in NEEDS_LABELS:
         others = ", ".join(name for name in TRAININGS if name not in NEEDS_LABELS)
         refuse_unlabelled(dataset, f"hmm.training is {options.training}, which needs them all; {others} do not")

@@ -7,7 +7,7 @@ UPDATES = {
     "pa": "passive-aggressive: as far as the mistake asks for, c at most",
     "arow": "less far for weights that were often changed",
 }
-MARGINS = {
+LEADS = {
     "none": "learn from sequences that are labelled wrong",
     "hamming": "learn until the right labels lead by one for each label that another labelling has otherwise",
 }
@@ -19,7 +19,7 @@ class PerceptronOptions(NamedTuple):
     """All that decides a training but the data."""
 
     update: str = "perceptron"
-    margin: str = "none"
+    lead: str = "none"
     c: float = 1.0  # of pa
     gamma: float = 1.0  # of arow
     variance: float = 1.0  # of arow, before the first sequence

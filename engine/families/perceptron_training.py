@@ -28,7 +28,7 @@ from espalier.engine.chain.scores import padded, pair_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding.decode import before_dense, step_dense
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.perceptron_options import BOUNDS, COSTS, MARGINS, UPDATES, PerceptronOptions
+from espalier.engine.families.perceptron_options import BOUNDS, COSTS, LEADS, UPDATES, PerceptronOptions
 from espalier.engine.losses.chain_objective import active_weights
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.solver_state import SolverState
@@ -78,7 +78,7 @@ class ViterbiRoom(NamedTuple):
 
 def rule_of(options: PerceptronOptions) -> UpdateRule:
     """Checked, and as numbers."""
-    for name, known in (("update", UPDATES), ("margin", MARGINS), ("bound", BOUNDS)):
+    for name, known in (("update", UPDATES), ("lead", LEADS), ("bound", BOUNDS)):
         if getattr(options, name) not in known:
             raise EspalierError(f"{name} is {getattr(options, name)!r}: expected one of {', '.join(known)}")
     for name in ("c", "gamma", "variance"):
@@ -87,7 +87,7 @@ def rule_of(options: PerceptronOptions) -> UpdateRule:
             raise EspalierError(f"{name} is {value}: expected a number above 0")
     if options.epochs < 1:
         raise EspalierError(f"epochs is {options.epochs}: expected at least 1")
-    far = options.margin == "hamming"
+    far = options.lead == "hamming"
     cost = options.cost or ("hamming" if far or options.update == "arow" else "root")
     return UpdateRule(
         list(UPDATES).index(options.update), COSTS.index(cost), BOUNDS.index(options.bound), float(options.c),

@@ -34,6 +34,7 @@ class RowChain:
         paired = paired[:, np.any(paired >= 0, axis=0)]
         own = make_layout(pairs, dataset._replace(observations=paired), n_labels,
                           np.full(len(self.pair_ids), BIGRAM, np.uint8), start)  # fmt: skip
+        self.pair_layout, self.paired = own, paired
         self.layout = _behind_rows(own, self.rows.count)
         columns = [self.of_position[:, None], np.where(paired >= 0, paired + self.rows.count, np.int32(-1))]
         self.dataset = dataset._replace(observations=np.ascontiguousarray(np.concatenate(columns, axis=1), np.int32))

@@ -10,6 +10,7 @@ A twin is called as its observation with `AT_END` before it, which no template w
 import numpy as np
 
 from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
 from espalier.engine.runtime.grouping import carrying_columns, ends
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM
 
@@ -21,6 +22,16 @@ def twins_of(kinds: np.ndarray) -> np.ndarray:
     """The number of each observation's twin, behind all V observations; -1 for none and, at last, for id -1."""
     paired = (np.asarray(kinds) & BIGRAM) > 0
     return np.append(np.where(paired, len(paired) + np.cumsum(paired) - 1, -1), -1).astype(np.int32)
+
+
+def ends_of(kinds: np.ndarray, setting: str) -> np.ndarray:
+    """The same; refused where no observation has one, as `setting` would do nothing."""
+    if not np.any(np.asarray(kinds) & BIGRAM):
+        raise EspalierError(
+            f"{setting} is true and no template has weights for pairs of labels, whose end this is: add template B, "
+            f"or set {setting} to false"
+        )
+    return twins_of(kinds)
 
 
 def with_twin_kinds(kinds: np.ndarray) -> np.ndarray:

@@ -64,6 +64,11 @@ def _model_path(args) -> Path:
     argument(
         "--unknown", metavar="TEXT", help="what stands there where none is known (as in the training files, or _)"
     ),
+    argument(
+        "--abstain", type=float, metavar="LIMIT",
+        help="leave out labels, and whole entities, that are less probable than this (0 to 1)",
+    ),
+    argument("--mark", default="?", metavar="TEXT", help="what stands for a label that is left out (?; null in JSON)"),
     example="espalier tag text.conll > tagged.conll",
 )
 def tag(args) -> None:
@@ -72,7 +77,7 @@ def tag(args) -> None:
 
     asked = stream.Asked(
         args.words, args.separator, args.scores, args.nbest, args.format, args.scheme, args.known, args.unknown,
-        args.source, args.decode, args.scheme_out, args.likelihood,
+        args.source, args.decode, args.scheme_out, args.likelihood, args.abstain, args.mark,
     )  # fmt: skip
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
     for answer in stream.tag_file(families.load(_model_path(args)), args.file, asked):

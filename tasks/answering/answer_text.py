@@ -20,6 +20,7 @@ class Labelled(NamedTuple):
     log_probabilities: np.ndarray | None = None  # float64 [N, n]
     probabilities: np.ndarray | None = None  # float64 [n, T], of each label by itself
     log_likelihoods: np.ndarray | None = None  # float64 [N], log P(x)
+    left_out: np.ndarray | None = None  # bool [T], labels that are not sure enough
 
 
 def writer(labels: list[str], asked: Asked) -> Callable[[TextBlock, Labelled], bytes]:

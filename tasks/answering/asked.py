@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from espalier.engine.errors import EspalierError
+from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.labels.abstention import check_limit
 from espalier.engine.labels.scheme import Transitions
-from espalier.tasks.answering.own_format import OwnFormat, format_of
+from espalier.tasks.answering.own_format import Letters, OwnFormat, format_of
+
+MARK = "?"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Asked:
     decode: str | None = None  # viterbi or posterior; None: as the model says
     labels: str | None = None  # the scheme that labels are answered in; None: that of the training files, model: none
     likelihood: bool = False  # log P(x) of each sequence
+    abstain: float | None = None  # the probability below which a label is left out
+    mark: str = MARK  # what stands in its place; null in JSON
     own: OwnFormat = OwnFormat()  # of the files that the model was trained on
 
     def completed(self, model: Labeller, file: str = "-") -> "Asked":
@@ -44,10 +49,26 @@ class Asked:
 
         return transitions_of(model.labels, True if self.scheme == "auto" else self.scheme)
 
+    def _check_abstention(self, model: Labeller) -> None:
+        check_limit(self.abstain, "--abstain")
+        model.require("probability")
+        if self.nbest:
+            raise EspalierError("the n best labellings are given as they are: leave out --abstain or --nbest")
+        if not self.mark or not self.mark.isprintable() or " " in self.mark or (self.separator or " ") in self.mark:
+            raise EspalierError(f"the mark {quoted(self.mark)} could not be read back: expected a text without blanks")
+        answered = Letters(model.labels, self.labels).names if self.labels else model.labels
+        if self.mark in answered:
+            raise EspalierError(
+                f"{quoted(self.mark)} is a label of this model and cannot stand for one that is left out as well: say "
+                "with --mark what does"
+            )
+
     def check(self, model: Labeller) -> None:
         """What can be refused before anything is read."""
         if self.likelihood:
             model.require("likelihood")
+        if self.abstain is not None:
+            self._check_abstention(model)
         if self.scheme and self.decode == "posterior":
             raise EspalierError(
                 "posterior decoding takes each label by itself and cannot keep to a scheme: leave --scheme out, or "

@@ -15,6 +15,7 @@ from espalier.engine.data.dataset import select as some_of
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.features import columns_needed, features_of
+from espalier.engine.labels.abstention import unsure
 from espalier.engine.labels.scheme import Transitions
 from espalier.tasks.answering.answer_text import Labelled, writer
 from espalier.tasks.answering.asked import Asked
@@ -72,13 +73,19 @@ def labelled(model: Labeller, dataset: Dataset, asked: Asked, transitions: Trans
         found = Labelled(labels[None], np.ones(len(dataset.weights), np.int64))
     if asked.likelihood:
         found = found._replace(log_likelihoods=model.log_likelihood(dataset))
+    if not asked.scores and asked.abstain is None:
+        return found
+    gamma = model.marginals(dataset, **only)
+    probabilities = gamma[np.arange(len(gamma)), np.maximum(found.labels, 0)]
+    if asked.abstain is not None:
+        left_out = unsure(model.labels, found.labels[0], probabilities[0], dataset.offsets, asked.abstain)
+        found = found._replace(left_out=left_out)
     if not asked.scores:
         return found
     if found.log_probabilities is None:
         log_p = model.log_probability(dataset, found.labels[0], **only)
         found = found._replace(log_probabilities=np.minimum(log_p, 0.0)[:, None])
-    gamma = model.marginals(dataset, **only)
-    return found._replace(probabilities=gamma[np.arange(len(gamma)), np.maximum(found.labels, 0)])
+    return found._replace(probabilities=probabilities)
 
 
 def _refuse_impossible(
@@ -107,7 +114,9 @@ def answered(model: Labeller, read: Iterable[TextBlock], name: str, asked: Asked
     """The answers to blocks, as a completed `asked` wants them."""
     transitions = asked.transitions(model)
     letters = Letters(model.labels, asked.labels) if asked.labels else None
-    write = writer(letters.names if letters else model.labels, asked)
+    names = letters.names if letters else model.labels
+    mark = [] if asked.abstain is None else [None if asked.format == "jsonl" else asked.mark]
+    write = writer([*names, *mark], asked)
     for block in read:
         if not len(block.line):
             yield b"" if asked.format == "jsonl" else b"".join(one.written for one in block.passed)
@@ -123,6 +132,8 @@ def answered(model: Labeller, read: Iterable[TextBlock], name: str, asked: Asked
             raise
         if letters:
             found = found._replace(labels=np.stack([letters(row, block.offsets) for row in found.labels]))
+        if found.left_out is not None:
+            found = found._replace(labels=np.where(found.left_out, len(names), found.labels))
         yield write(block, found)
 
 

@@ -21,6 +21,7 @@ from espalier.tasks.pages.page import Html, capital, heading_of, join, page, plu
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.report import (
+    abstention,
     calibration,
     confusions,
     drift,
@@ -123,6 +124,7 @@ def render(inputs: Inputs) -> str:
         ("slices", "Where the errors are",
          slices.slices(slices.SliceColumns(inputs.predictions), inputs.window, m, nouns)),
         ("calibration", "Calibration", calibration.calibration(inputs.calibration, error, m, nouns)),
+        ("abstention", "Abstention", abstention.abstention(m, nouns)),
         ("decoders", "Decoding", second_looks.decoders(m, nouns)),
         ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
         ("learning", "Learning curve", learning.learning(inputs.trace)),

@@ -21,7 +21,7 @@ from espalier.engine.parts.sharded_objective import BLOCK_TOKENS
 from espalier.engine.penalty_search import PathOptions
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.engine.weights.layout import KINDS, Layout
-from espalier.engine.weights.stop_twins import twins_of, with_twin_kinds, with_twin_texts
+from espalier.engine.weights.stop_twins import ends_of, with_twin_kinds, with_twin_texts
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -122,7 +122,7 @@ class Job:
     @cached_property
     def twins(self) -> np.ndarray | None:
         """The observations of the end, see `engine.weights.stop_twins`; None where the family has no weights of it."""
-        return twins_of(self._kinds_of_texts) if getattr(self.params.of_family, "stop", False) else None
+        return ends_of(self._kinds_of_texts, "crf.stop") if getattr(self.params.of_family, "stop", False) else None
 
     def observations(self) -> list[str]:
         """The texts of the observations; a training needs them when it is over, to name its weights."""

@@ -1,14 +1,18 @@
-"""Training of kernel machines (gp): rows of training data that support labels."""
+"""Training of kernel machines (gp, hmsvm): rows of training data that support labels."""
 
-from types import SimpleNamespace
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
 from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset
-from espalier.engine.families import FAMILIES, gp
+from espalier.engine.families import FAMILIES, gp, hmsvm
 from espalier.engine.families.gp_options import GpOptions
 from espalier.engine.families.gp_training import RECORDS, fit_gp
+from espalier.engine.families.hmsvm_options import HmsvmOptions
+from espalier.engine.families.hmsvm_training import fit_hmsvm
 from espalier.engine.families.row_chain import RowChain, of_pairs, refuse_values
 from espalier.engine.lattice import blocks
 from espalier.engine.runtime import threads
@@ -23,64 +27,93 @@ from espalier.tasks.training.watcher import Watcher
 # Seconds of one thread: to count what two rows have in common, and to add it up for one label; for pairs of labels at a
 # position.
 SECONDS_A_KERNEL, SECONDS_A_LABEL, SECONDS_A_PAIR = 0.6e-9, 0.13e-9, 2e-9
-ITERATIONS = 200  # that a dense training usually takes
+LOOKS = 3  # at a sequence in a pass of hmsvm, about
 LONG = 3600  # seconds of a training that deserves a word
 
 
-def options_of(job: Job) -> GpOptions:
+class KernelMachine(NamedTuple):
+    """How one of these families is trained."""
+
+    options: type
+    labellers: ModuleType  # its chain_of and labeller_of
+    fit: Callable
+    iterations: int  # that a training usually takes
+
+
+MACHINES = {"gp": KernelMachine(GpOptions, gp, fit_gp, 200), "hmsvm": KernelMachine(HmsvmOptions, hmsvm, fit_hmsvm, 30)}
+
+
+def options_of(job: Job) -> GpOptions | HmsvmOptions:
     """What the parameters say; the rest is of all trainings."""
-    train = job.params.train
-    return GpOptions(**vars(job.params.gp), seed=train.seed, max_iterations=train.max_iterations,
-                     tolerance=train.tolerance)  # fmt: skip
+    train, make = job.params.train, MACHINES[job.family].options
+    shared = {name: getattr(train, name) for name in ("seed", "max_iterations", "tolerance") if name in make._fields}
+    return make(**vars(job.params.of_family), **shared)
 
 
 # ---- the plan
 
 
+class KernelWork(NamedTuple):
+    """What the method of a training makes of its rows."""
+
+    support: int  # numbers in A, at most
+    kernels: int  # evaluated in an iteration
+    adds: bool  # whether each is added up for all labels
+    looks: float  # at all positions, in an iteration
+    held: int  # bytes beside the data and their index
+    sparser: str  # what would take less
+
+
+def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: int) -> KernelWork:
+    cells = n_rows * len(job.labels)
+    if job.family == "hmsvm":
+        longest = int(np.diff(job.shards().offsets()).max(initial=0))
+        held = 24 * cells + 8 * tokens * longest
+        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, "hmsvm.C to less")
+    if options.method == "dense":
+        return KernelWork(cells, n_rows**2, True, 1, 8 * 90 * cells, "gp.method to sparse")
+    support = int(np.ceil(options.share * n_rows)) + options.coordinates
+    held = 80 * cells + 8 * options.coordinates * n_rows + 16 * support**2
+    looks = 8 * support / options.coordinates / RECORDS
+    return KernelWork(support, 2 * support * n_rows // RECORDS, True, looks, held, "gp.share to less")
+
+
 def plan(job: Job) -> dict:
     """What it takes: the distinct rows are counted, the kernel of each pair of them is what takes the time."""
-    options, manifest, n_labels = options_of(job), job.manifest, len(job.labels)
-    train = job.shards().read_all(job.weights)
+    options, n_labels, train = options_of(job), len(job.labels), job.shards().read_all(job.weights)
     refuse_values(train, job.family)
     job.check_labels(train)
     rows = distinct_rows(train.observations, job.kinds & UNIGRAM > 0).rows
     tokens, n_rows, entries = len(train.labels), rows.count, len(rows.attribute)
-    pairs = int(np.sum(job.kinds & BIGRAM > 0))
+    work, pairs = work_of(job, options, n_rows, tokens), int(np.sum(job.kinds & BIGRAM > 0))
     virtual = {"unigram": n_rows * n_labels, "start": pairs * n_labels * bool(options.start),
                "bigram": pairs * n_labels**2}  # fmt: skip
-    dense = options.method == "dense"
-    support = virtual["unigram"] if dense else int(np.ceil(options.share * n_rows)) + options.coordinates
-    features = support + virtual["start"] + virtual["bigram"]
-    kernels = n_rows**2 if dense else int(options.share * n_rows) * n_rows // RECORDS
     needed = {
         "process": PROCESS, "features": 3 * train.observations.nbytes + 40 * tokens,
         "vocabulary": 2 * job.text_bytes + 84 * len(job.kinds),
-        "rows": 8 * entries + index_bytes(n_rows, entries, len(job.kinds)),
-        "support": 8 * virtual["unigram"] * (90 if dense else 10) + (0 if dense else 8 * options.coordinates * n_rows),
-        "factors": 0 if dense else 16 * support**2,
+        "rows": 8 * entries + index_bytes(n_rows, entries, len(job.kinds)), "support": work.held,
         "posteriors": tokens * 3 * 8 * (n_labels + 8),
     }  # fmt: skip
-    looks = 1 if dense else 8 * support / max(1, options.coordinates) / RECORDS
-    per_kernel = SECONDS_A_KERNEL + (SECONDS_A_LABEL * n_labels if dense else 0.0)
-    seconds = (kernels * per_kernel + looks * tokens * n_labels**2 * SECONDS_A_PAIR) / threads.threads()
+    per_kernel = SECONDS_A_KERNEL + SECONDS_A_LABEL * n_labels * work.adds
+    seconds = (work.kernels * per_kernel + work.looks * tokens * n_labels**2 * SECONDS_A_PAIR) / threads.threads()
     return {
-        "sequences": manifest["splits"]["train"]["sequences"], "tokens": tokens, "labels": n_labels,
-        "observations": len(job.kinds), "virtual_features": virtual | {"all": sum(virtual.values())},
-        "features": features, "exact": False, "bytes": needed | {"all": sum(needed.values())},
-        "seconds_per_iteration": seconds, "rows": n_rows, "kernel_evaluations": kernels,
-        "remedy": "take fewer sequences (ingest.limit), set gp.method to sparse",
-    } | advice(options, seconds, n_rows, kernels)  # fmt: skip
+        "sequences": len(train.weights), "tokens": tokens, "labels": n_labels, "observations": len(job.kinds),
+        "virtual_features": virtual | {"all": sum(virtual.values())},
+        "features": work.support + virtual["start"] + virtual["bigram"], "exact": False,
+        "bytes": needed | {"all": sum(needed.values())}, "seconds_per_iteration": seconds, "rows": n_rows,
+        "kernel_evaluations": work.kernels, "remedy": f"take fewer sequences (ingest.limit), set {work.sparser}",
+    } | advice(job, work, seconds, n_rows)  # fmt: skip
 
 
-def advice(options: GpOptions, seconds: float, n_rows: int, kernels: int) -> dict:
+def advice(job: Job, work: KernelWork, seconds: float, n_rows: int) -> dict:
     """A sentence about a training that will take long, and what else to set."""
-    iterations = min(options.max_iterations, ITERATIONS if options.method == "dense" else RECORDS)
+    iterations = min(job.params.train.max_iterations, MACHINES[job.family].iterations)
     if seconds * iterations < LONG:
         return {}
-    sparse = ", or gp.method to sparse" if options.method == "dense" else ", or gp.share to less"
+    hours = seconds * iterations / 3600
     return {"advice": (
-        f"{n_rows:,} distinct rows, {kernels:,} kernels an iteration: about {seconds * iterations / 3600:,.1f} hours "
-        f"for {iterations} iterations; set ingest.limit to fewer sequences{sparse}, or model.family to crf"
+        f"{n_rows:,} distinct rows, {work.kernels:,} kernels an iteration: about {hours:,.1f} hours for {iterations} "
+        f"iterations; set ingest.limit to fewer sequences, {work.sparser}, or model.family to crf"
     )}  # fmt: skip
 
 
@@ -121,22 +154,23 @@ def of_pairs_in(chain: RowChain, data: Dataset) -> Dataset:
 
 
 def fit(job: Job) -> Trained:
-    """The model that `gp.method` finds; every iteration is a record of the trace."""
+    """The model of the family's method; every iteration is a record of the trace."""
     options, watched = options_of(job), Options(job.family, **vars(job.params.train), **vars(job.params.compute))
-    job.progress.begin(options.max_iterations if options.method == "dense" else RECORDS, "iteration")
+    machine = MACHINES[job.family]
+    job.progress.begin(min(job.params.train.max_iterations, machine.iterations), "iteration")
     data = job.shards().read_all(job.weights)
     job.check_labels(data)
-    chain = gp.chain_of(data, len(job.labels), job.kinds, options)
-    judged, dev = WhileTraining(chain), job.shards("dev").read_all()
-    watcher = Watcher(dev, judged.model, watched, job.progress, judge_of(job, judged.model, watched))
-    found = fit_gp(chain, options, lambda record, amounts, weights: watcher(
+    chain = machine.labellers.chain_of(data, len(job.labels), job.kinds, options)
+    so_far, dev = WhileTraining(chain), job.shards("dev").read_all()
+    watcher = Watcher(dev, so_far.model, watched, job.progress, judge_of(job, so_far.model, watched))
+    found = machine.fit(chain, options, lambda record, amounts, weights: watcher(
         record, np.concatenate([amounts.ravel(), weights])))  # fmt: skip
     if watcher.best:
         theta = watcher.best_theta
         found = found._replace(amounts=theta[: chain.cells].reshape(-1, chain.n_labels), weights=theta[chain.cells :],
                                objective=watcher.best["objective"])  # fmt: skip
-    model = gp.labeller_of(chain, found, options, job.observations(), job.labels, job.manifest["templates"],
-                           job.described())  # fmt: skip
+    model = machine.labellers.labeller_of(chain, found, options, job.observations(), job.labels,
+                                          job.manifest["templates"], job.described())  # fmt: skip
     if watcher.best:
         model.info["best_iteration"] = watcher.best["iteration"]
     supports, rows = len(model.support.row), model.support.rows.count

@@ -132,7 +132,7 @@ def told(
     """The model with what its file says, and the figures of the stage."""
     own = {"pa": {"c": options.c}, "arow": {"gamma": options.gamma}}.get(options.update, {})
     info = job.described(
-        update=options.update, margin=options.margin, average=options.average, epochs=options.epochs,
+        update=options.update, lead=options.lead, average=options.average, epochs=options.epochs,
         pairs=asked.pairs, start=asked.start, stop_reason=result.stop_reason, iterations=result.iterations,
         objective=result.objective, features=layout.size,
         **own,

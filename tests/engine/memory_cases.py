@@ -25,9 +25,10 @@ from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
 from espalier.engine.data.dataset import UNKNOWN, Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
-from espalier.engine.families import gp, hmm  # noqa: E402
+from espalier.engine.families import gp, hmm, hmsvm  # noqa: E402
 from espalier.engine.families.gp_options import METHODS, GpOptions  # noqa: E402
 from espalier.engine.families.hmm_options import NEEDS_LABELS, TRAININGS, HmmOptions  # noqa: E402
+from espalier.engine.families.hmsvm_options import SLACKS, HmsvmOptions  # noqa: E402
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
@@ -329,6 +330,10 @@ def kernel_machines():
             model = gp.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
             local = model.renumbered(packed.dataset, names)
             found += [model.support.weight, model.theta, model.best(local), model.marginals(local)]
+        for slack in SLACKS:
+            options = HmsvmOptions(2, 0.1, slack=slack, margin="hamming", max_iterations=3)
+            model = hmsvm.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
+            found += [model.support.weight, model.theta, model.best(model.renumbered(packed.dataset, names))]
     return found
 
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_models import LETTERS, gp_of, hmm_of, memm_of, model_of, perceptron_of
+from small_models import LETTERS, gp_of, hmm_of, hmsvm_of, memm_of, model_of, perceptron_of
 
 from espalier.engine import families
 from espalier.engine.data.dataset import UNKNOWN, Dataset
@@ -19,7 +19,9 @@ from espalier.engine.runtime import threads
 
 SUMS = 1e-12  # of probabilities that are added up in another order
 # Small models, by labels and seed.
-EXAMPLES = {"crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "perceptron": perceptron_of}
+EXAMPLES = {
+    "crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "hmsvm": hmsvm_of, "perceptron": perceptron_of,
+}  # fmt: skip
 WORDS = ["ab/é", "b", "a/a/", "ééb😀", "??", "ba"]  # one of a single letter, one that no model has seen
 
 
@@ -195,7 +197,7 @@ def test_its_weights_are_a_table_that_adds_up_to_its_sizes(name):
 
 
 def test_a_family_that_is_not_known():
-    with pytest.raises(EspalierError, match="family 'ctf' is not known: choose one of crf, memm, hmm, gp"):
+    with pytest.raises(EspalierError, match="family 'ctf' is not known: choose one of crf, memm, hmm, gp, hmsvm"):
         families.family("ctf")
 
 
@@ -203,7 +205,7 @@ def test_what_a_family_cannot_do_is_refused_with_those_that_can(monkeypatch):
     mute = dataclasses.replace(FAMILIES["crf"], can=frozenset())
     monkeypatch.setitem(FAMILIES, "mute", mute)
     families.require("crf", "nbest")
-    able = "set model.family to one of crf, memm, hmm, gp"
+    able = "set model.family to one of crf, memm, hmm, gp, hmsvm"
     with pytest.raises(EspalierError, match=f"^mute cannot list several labellings: {able}$"):
         families.require("mute", "nbest")
     with pytest.raises(EspalierError, match="^mute cannot learn from partial labels: .* one of crf, hmm, or go$"):

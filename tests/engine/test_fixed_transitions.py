@@ -220,7 +220,7 @@ def test_labels_that_break_the_scheme_are_refused():
     with pytest.raises(EspalierError, match="training sequence 1 has B-a at its end"):
         CRF(scheme="bioes").fit([["x", "y"], ["y"]], [["O", "B-a"], ["O"]])
     with pytest.raises(EspalierError, match="no labelling that its known labels and the scheme allow"):
-        CRF(scheme="iob2").fit([["x", "y"], ["y", "z"]], [["O", {"I-a"}], ["B-a", None]])
+        CRF(scheme="iob2").fit([["x", "y"], ["y", "z"]], [["O", {"I-a", "I-b"}], ["B-a", "B-b"]])
 
 
 @pytest.mark.parametrize("wrong", [{"scheme": 1}, {"scheme": True}, {"scheme": "iob2", "family": "memm"}])

@@ -7,6 +7,7 @@ import pytest
 from reference import hmm as oracle
 from reference import memm as automata
 
+from espalier import CRF
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import hmm, load
@@ -186,3 +187,9 @@ def test_a_file_whose_parts_do_not_fit_is_refused(what, tmp_path):
     model.save(tmp_path / "bad.model")
     with pytest.raises(EspalierError, match="bad.model: .*; train it again or restore it"):
         load(tmp_path / "bad.model")
+
+
+def test_templates_that_emit_nothing_are_refused():
+    """Such a model was once trained in silence, and labelled by transitions alone."""
+    with pytest.raises(EspalierError, match="no template emits anything, .*: add one that begins with U"):
+        CRF(["B"], family="hmm").fit([[["a"], ["b"]]], [["X", "Y"]])

@@ -22,9 +22,9 @@ PROBLEMS = [
 ]
 EPOCHS = 4
 RULES = [
-    {"update": "pa"}, {"update": "pa", "margin": "hamming"}, {"update": "pa", "c": 0.05},
+    {"update": "pa"}, {"update": "pa", "lead": "hamming"}, {"update": "pa", "c": 0.05},
     {"update": "pa", "bound": "soft", "cost": "one"}, {"update": "pa", "bound": "none", "cost": "hamming"},
-    {"update": "arow"}, {"update": "arow", "variance": 0.5, "gamma": 2.0, "margin": "hamming"},
+    {"update": "arow"}, {"update": "arow", "variance": 0.5, "gamma": 2.0, "lead": "hamming"},
 ]  # fmt: skip
 
 
@@ -38,9 +38,9 @@ def trained(packed, theta=None, **options):
 
 
 def expected(packed, orders, theta=None, **options):
-    far = options.get("margin") == "hamming"
+    far = options.get("lead") == "hamming"
     cost = options.get("cost") or ("hamming" if far or options.get("update") == "arow" else "root")
-    given = {name: value for name, value in options.items() if name not in ("margin", "cost")}
+    given = {name: value for name, value in options.items() if name not in ("lead", "cost")}
     keys = slot_features(packed.layout)
     given |= {} if theta is None else {"theta": dict(zip(keys, theta.tolist(), strict=True))}
     last, mean, mistakes = oracle.trained(
@@ -55,8 +55,8 @@ def expected(packed, orders, theta=None, **options):
 def test_weights_are_those_of_every_labelling_looked_at(problem, margin, layout):
     """In whole numbers: the last weights bit for bit; weight 0 is as if a sequence were not there."""
     packed = pack(problem._replace(weights=[2.0 if w > 1 else w for w in problem.weights]), layout)
-    training, orders, met = trained(packed, margin=margin, seed=7)
-    last, mean, mistakes = expected(packed, orders, margin=margin)
+    training, orders, met = trained(packed, lead=margin, seed=7)
+    last, mean, mistakes = expected(packed, orders, lead=margin)
     np.testing.assert_array_equal(training.weights.theta, last)
     assert [m["mistakes"] for m in met] == mistakes
     seen = training.seen
@@ -139,7 +139,7 @@ def test_among_equal_labellings_the_smallest_labels_are_taken():
 
 def test_the_margin_is_asked_for_until_it_is_there():
     packed, *_ = separable(1)
-    found = fit(packed.dataset, packed.layout, PerceptronOptions(margin="hamming", epochs=100_000, average=False))
+    found = fit(packed.dataset, packed.layout, PerceptronOptions(lead="hamming", epochs=100_000, average=False))
     assert found.stop_reason == "separated"
     keys, problem = slot_features(packed.layout), packed.problem
     theta = dict(zip(keys, found.theta.tolist(), strict=True))
@@ -200,7 +200,7 @@ def test_it_goes_on_where_it_was():
     ("change", "words"),
     [
         ({"update": "newton"}, "update is 'newton': expected one of perceptron, pa, arow"),
-        ({"margin": "wide"}, "margin is 'wide': expected one of none, hamming"),
+        ({"lead": "wide"}, "lead is 'wide': expected one of none, hamming"),
         ({"c": 0.0}, "c is 0.0: expected a number above 0"),
         ({"gamma": float("nan")}, "gamma is nan: expected a number above 0"),
         ({"epochs": 0}, "epochs is 0: expected at least 1"),

@@ -258,3 +258,13 @@ def test_a_search_for_the_penalty_has_them():
     labels = [["X" if c == "a" else "Y" for c in row[:-1]] + ["Z"] for row in sequences]
     found = CRF(stop=True, rho1="auto", dev_share=0.3).fit(sequences, labels)
     assert found.score(sequences, labels) == 1.0
+
+
+def test_stops_without_pairs_are_refused():
+    """They once were taken in silence and did nothing."""
+    with pytest.raises(EspalierError) as refused:
+        CRF(["U:%x[0,0]"], stop=True).fit([[["a"]]], [["X"]])
+    assert str(refused.value) == (
+        "stop is true and no template has weights for pairs of labels, whose end this is: add template B, or set "
+        "stop to false"
+    )

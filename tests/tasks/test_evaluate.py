@@ -118,6 +118,9 @@ def test_metrics_by_hand(by_hand):
     } | INFO  # fmt: skip
     without = {"token_error": 2 / 3, "sequence_error": 1.0}  # training has ab, too
     assert found.pop("overlap") == {"sequences": 1, "share": 1 / 3, "without": without}
+    left = {row["limit"]: (row["kept"], row["accuracy"]) for row in found["abstention"]["rows"]}
+    assert found.pop("abstention")["of"] == "tokens"
+    assert (left[0.0], left[0.6], left[0.85]) == ((5, 3 / 5), (4, 3 / 4), (0, None))
     assert set(found.pop("decoders")) == {"viterbi", "posterior", "used", "part"}
     assert set(found) == set(expected)
     for name, value in expected.items():

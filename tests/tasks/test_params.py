@@ -355,3 +355,11 @@ def test_every_family_has_a_section_of_its_own():
     for family in FAMILIES:
         params.model.family = family
         assert params.of_family is getattr(params, family)
+
+
+def test_choices_are_listed_once(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("crf: {loss: hinge}\n", encoding="utf-8")
+    with pytest.raises(EspalierError) as refused:
+        load_params(path)
+    assert str(refused.value).endswith("crf.loss is 'hinge', expected one of log, marginal, exponential")

@@ -147,3 +147,12 @@ def test_a_memm_has_none(tmp_path):
     (tmp_path / "params.yaml").write_text("memm: {stop: true}\n")
     with pytest.raises(EspalierError, match=".memm.stop.: a label there is normalised given the one before it"):
         load_params(tmp_path / "params.yaml")
+
+
+def test_stops_without_pairs_are_refused(trained):
+    root, params = trained
+    params = with_ends(small_params())
+    params.template.lines = ["U:%x[0,0]"]
+    params.ingest.source, params.ingest.path = "conll", "words.conll"
+    with pytest.raises(EspalierError, match="crf.stop is true and no template has weights for pairs of labels"):
+        run_stages(root, params, "template", "weigh", "train")
