@@ -38,6 +38,8 @@ from espalier.engine.families.hmsvm_training import fit_hmsvm
 from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import OBJECTIVES, objective_of, refuse_triples
+from espalier.engine.families.perceptron_options import PerceptronOptions
+from espalier.engine.families.perceptron_training import fit as fit_perceptron
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
 from espalier.engine.interface.inputs import (
@@ -83,16 +85,19 @@ ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from 
 WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
 AUTO = "auto"  # rho1 that held-out sequences choose
 NUMBERS = (
-    "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "C", "gap"
-)
-WHOLE_NUMBERS = ("max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates")
+    "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "C",
+    "gap", "c", "gamma",
+)  # fmt: skip
+WHOLE_NUMBERS = (
+    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates", "epochs",
+)  # fmt: skip
 NO_STOP = {
     "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
     "hmm": "the end of a sequence is one of its events in any case; leave it out",
     "gp": "its weights of pairs are of labels in a row alone; leave it out",
     "hmsvm": "its weights of pairs are of labels in a row alone; leave it out",
 }
-STARTS = {"hmm": ("hmm",)}  # families whose models a training can start from, where not those with weights
+STARTS = {"hmm": ("hmm",), "perceptron": ("perceptron", *OBJECTIVES)}  # whose models are one for a training, if others
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
@@ -160,11 +165,11 @@ class CRF(Conventions):
         Which recursions; `auto` takes what is cheaper.
     verbose : bool or None
         Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
-    family : {"crf", "memm", "hmm", "gp", "hmsvm"}
+    family : {"crf", "memm", "hmm", "gp", "hmsvm", "perceptron"}
         What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, a Gaussian
-        process, a hidden Markov support vector machine. An HMM has `training` and what stands behind it here, but no
-        solver and no penalty; its tokens are texts, or rows of columns with templates. The last two have
-        `degree` and what stands behind it.
+        process, a hidden Markov support vector machine, an averaged perceptron. An HMM has `training` and what stands
+        behind it here, but no solver and no penalty; its tokens are texts, or rows of columns with templates. Kernel
+        machines have `degree` and what stands behind it, a perceptron has `update` and says no probabilities.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
@@ -222,6 +227,17 @@ class CRF(Conventions):
         hmsvm: to every other labelling the same, or the number of its wrong labels.
     gap : float
         hmsvm: training stops when primal and dual differ by this share of the dual.
+    update : {"perceptron", "pa", "arow"}
+        perceptron: how far a mistake moves weights. `perceptron`: by one. `pa` (passive-aggressive): as far as the
+        mistake asks for, `c` at most. `arow`: less far where they were often moved, by `gamma`.
+    lead : {"none", "hamming"}
+        perceptron: what a mistake is, a wrong labelling, or one that the right one does not lead by its wrong labels.
+    c, gamma : float
+        perceptron, see `update`.
+    epochs : int
+        perceptron: passes over the sequences, in an order drawn by `seed`; fewer when one finds no mistake.
+    average : bool
+        perceptron: keep the mean of the weights after every sequence (not with `arow`), or the last ones.
 
     Attributes
     ----------
@@ -230,7 +246,7 @@ class CRF(Conventions):
     model_ : Labeller
         The trained model: its weights in words.
     rho1_, rho2_ : float
-        The penalties that it was trained with, also where they were chosen; not of an HMM.
+        The penalties that it was trained with, also where they were chosen; of a CRF or MEMM.
     trace_ : list of dict
         A record of each iteration; not of a loaded model.
     stop_reason_ : str
@@ -273,6 +289,8 @@ class CRF(Conventions):
         order: str = "random", scheme: str | None = None, degree: int = 2, kappa: float = 1.0, eta: float = 1.0,
         method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
         pick: str = "random", C: float = 1.0, slack: str = "sequence", margin: str = "one", gap: float = 0.01,
+        update: str = "perceptron", lead: str = "none", c: float = 1.0, gamma: float = 1.0,
+        epochs: int = 20, average: bool = True,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
@@ -282,6 +300,8 @@ class CRF(Conventions):
         self.loss, self.pi, self.scheme = loss, pi, scheme
         self.training, self.restarts, self.power = training, restarts, power
         self.alpha, self.batch, self.order = alpha, batch, order
+        self.update, self.lead, self.c, self.gamma = update, lead, c, gamma
+        self.epochs, self.average = epochs, average
         self.degree, self.kappa, self.eta, self.method = degree, kappa, eta, method
         self.share, self.coordinates, self.threshold, self.pick = share, coordinates, threshold, pick
         self.C, self.slack, self.margin, self.gap = C, slack, margin, gap
@@ -327,7 +347,7 @@ class CRF(Conventions):
             self._require("warm_start", "leave start_from out")
         if len(train.data.labels) and train.data.labels.min() < 0:
             self._require("partial", "leave sequences without labels out")
-        if self.family in OBJECTIVES:  # sequences without labels teach nothing
+        if not self._generative:  # sequences without labels teach nothing
             labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))
             train = train._replace(data=select(train.data, labelled))
         self._trained(train, None if start_from is None else _model_of(start_from, self.family))
@@ -491,6 +511,11 @@ class CRF(Conventions):
             raise not_fitted("this CRF has not been fitted: call fit or load first")
         return self.model_
 
+    @property
+    def _generative(self) -> bool:
+        """Whether its family is one of inputs and labels together: each template makes one of its observations."""
+        return "likelihood" in family_of(self.family).can
+
     def _require(self, ability: str, otherwise: str) -> None:
         require(self.family, ability, otherwise, "family")
 
@@ -500,7 +525,8 @@ class CRF(Conventions):
         """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
         family_of(self.family)
         if self.stop and self.family != "crf":
-            raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {NO_STOP[self.family]}")
+            why = NO_STOP.get(self.family, "only a crf has them; leave it out")
+            raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {why}")
         if self.scheme is not None and (not isinstance(self.scheme, str) or self.family != "crf"):
             raise EspalierError(
                 f"scheme is {brief(self.scheme)} and family {self.family!r}: expected None, or with family 'crf' "
@@ -522,8 +548,9 @@ class CRF(Conventions):
             for name in names:
                 if not _is_number(getattr(self, name), kind):
                     raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
-        if not isinstance(self.scale, bool | np.bool_):
-            raise EspalierError(f"scale is {brief(self.scale)}: expected True or False")
+        for name in ("scale", "average"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise EspalierError(f"{name} is {brief(getattr(self, name))}: expected True or False")
         check_loss(self.loss, self.family)
         check_pi(self.pi)
         for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS), ("method", tuple(METHODS)),
@@ -576,7 +603,7 @@ class CRF(Conventions):
             scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
         if any(template.kind == "T" for template in templates):
             refuse_triples(self.family, self.loss, self.scheme is not None)
-        streams = [] if self.family != "hmm" else _streams(templates, texts, names)
+        streams = _streams(templates, texts, names) if self._generative else []
         lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
         kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
         if self.stop:
@@ -587,12 +614,9 @@ class CRF(Conventions):
     def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
         with fit_line(self.verbose, self.max_iterations) as line:
-            if self.family in OBJECTIVES:
-                self._by_gradient(train, earlier, line)
-            elif self.family == "hmm":
-                self._hidden_markov(train, earlier, line)
-            else:
-                self._by_kernel(train, line)
+            trainers = {"hmm": self._hidden_markov, "gp": self._by_kernel, "hmsvm": self._by_kernel,
+                        "perceptron": self._by_mistakes}  # fmt: skip
+            trainers.get(self.family, self._by_gradient)(train, earlier, line)
             self._tell(self.model_.info)
             if self.verbose:
                 record = self.trace_[-1]
@@ -630,6 +654,25 @@ class CRF(Conventions):
         )
         self.trace_ = result.trace
 
+    def _by_mistakes(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
+        """Epochs of a perceptron; the weights after the last one."""
+        if self.rho1 == AUTO:
+            self._require("path", "rho1 to a number, which it does not use")
+        own = {name: getattr(self, name) for name in ("update", "lead", "c", "gamma", "average", "epochs")}
+        options = PerceptronOptions(**own, seed=self.seed)
+        options = options._replace(epochs=min(self.epochs, self.max_iterations))
+        layout, theta0 = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start), None
+        if earlier is not None:
+            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
+        result = fit_perceptron(train.data, layout, options, theta0, line)
+        info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
+        info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
+                 "features": layout.size}  # fmt: skip
+        self.model_ = family_of(self.family).labeller.compact(
+            layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
+        )
+        self.trace_ = result.trace
+
     def _objective(self, data: Dataset, layout: Layout, transitions: Transitions | None) -> Any:
         return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi), transitions)
 
@@ -659,7 +702,7 @@ class CRF(Conventions):
         self.model_ = hmm.labeller_of(found, train.observations, train.labels, train.lines, info)
         self.trace_ = found.trace
 
-    def _by_kernel(self, train: Encoded, line: FitLine) -> None:
+    def _by_kernel(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
         """Rows of the training data that support labels."""
         if self.rho1 == AUTO:
             self._require("path", "rho1 to a number, which it does not use")
@@ -725,7 +768,7 @@ class CRF(Conventions):
 
     def _resolved(self, sequences: list[list[Any]]) -> tuple[list[Template], dict[str, list[str]]]:
         """The templates, with what the training data decide, and the lists that they name, read from the files."""
-        if self.templates is None and self.family != "hmm":
+        if self.templates is None and not self._generative:
             return [], {}
         asked = WORDS if self.templates is None else self.templates
         lines = list(asked)
@@ -821,7 +864,8 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     kept = info.get(PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
-        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training")
+        both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training",
+                "update", "lead", "c", "gamma", "epochs", "average")  # fmt: skip
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared

@@ -18,6 +18,8 @@ from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.gp_options import METHODS, GpOptions
 from espalier.engine.families.hmsvm_options import MARGINS, HmsvmOptions
 from espalier.engine.families.memm import MemmLabeller, MemmObjective
+from espalier.engine.families.perceptron_options import PerceptronOptions
+from espalier.engine.families.perceptron_training import fit as fit_perceptron
 from espalier.engine.features import features_of
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.losses.exponential_loss import ExponentialObjective
@@ -153,6 +155,10 @@ def hidden_markov() -> None:
     _ask_all(model, data)
 
 
+def perceptron() -> None:
+    fit_perceptron(*tiny_problem(), PerceptronOptions(epochs=FEW))
+
+
 def gaussian_process() -> None:
     """Dense and sparse."""
     data, _ = tiny_problem()
@@ -192,6 +198,7 @@ RECIPES = {
     "exponential loss": exponential,
     "memm": memm,
     "hmm": hidden_markov,
+    "perceptron": perceptron,
     "gp": gaussian_process,
     "hmsvm": support_vectors,
 }

@@ -36,8 +36,11 @@ from espalier.engine.estimator import ATTRIBUTES
 from espalier.engine.families import load as load_model
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.perceptron import PerceptronLabeller
+from espalier.engine.families.perceptron_options import BOUNDS, PerceptronOptions
+from espalier.engine.families.perceptron_training import fit as fit_perceptron
 from espalier.engine.losses.chain_objective import ChainObjective
-from espalier.engine.optimise.monitor import STOP_REASONS
+from espalier.engine.optimise.monitor import STOP_REASONS, Result
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.runtime import compiling
@@ -201,6 +204,10 @@ STOPPING = {
     "period": Parameter(int, 10, "Iterations that are looked back on to see whether to stop."),
     "delta": Parameter(float, 1e-5, "Stop when they have lowered the objective by less than this share of it."),
 }
+EPOCHS = {
+    "max_iterations": Parameter(int, 100, "The largest number of iterations."),
+    "epsilon": Parameter(float, 0.0, "Stop when the mean loss of a sequence in an iteration is less."),
+}
 ALGORITHMS = {
     "lbfgs": FEATURES
     | {
@@ -225,19 +232,29 @@ ALGORITHMS = {
         "calibration.candidates": Parameter(int, 10, UNUSED),
         "calibration.max_trials": Parameter(int, 20, UNUSED),
     },
+    "averaged-perceptron": FEATURES | EPOCHS,
+    "passive-aggressive": FEATURES
+    | {
+        "type": Parameter(int, 1, "How far a mistake moves weights: 0 as it asks for, 1 at most c (PA-I), 2 PA-II."),
+        "c": Parameter(float, 1.0, "The larger, the further a mistake may move weights."),
+        "error_sensitive": Parameter(_truth, True, "Whether the cost of a mistake grows with its wrong labels."),
+        "averaging": Parameter(_truth, True, "Keep the mean of the weights after every sequence."),
+        **EPOCHS,
+    },
+    "arow": FEATURES
+    | {
+        "variance": Parameter(float, 1.0, "Variance of the weights in the beginning."),
+        "gamma": Parameter(float, 1.0, "The larger, the shorter the steps."),
+        **EPOCHS,
+    },
 }
-ELSEWHERE = {"ap": "averaged perceptron", "averaged-perceptron": "averaged perceptron", "pa": "passive aggressive",
-             "passive-aggressive": "passive aggressive", "arow": "adaptive regularisation of weights"}  # fmt: skip
+SHORT = {"ap": "averaged-perceptron", "pa": "passive-aggressive"}
+UPDATES = {"averaged-perceptron": "perceptron", "passive-aggressive": "pa", "arow": "arow"}  # of a perceptron
 
 
 def _algorithm(name: str) -> str:
     """A name of `ALGORITHMS`, or an error that says what else there is."""
-    name = str(name).lower()
-    if name in ELSEWHERE:
-        raise EspalierError(
-            f"algorithm {name!r} ({ELSEWHERE[name]}) is not among ours: it has no objective that we could minimise; "
-            "choose lbfgs, with c1 for few weights or c2 for small ones"
-        )
+    name = SHORT.get(str(name).lower(), str(name).lower())
     if name not in ALGORITHMS:
         raise EspalierError(f"algorithm {quoted(name)} is not known: choose one of {', '.join(ALGORITHMS)}")
     return name
@@ -299,7 +316,7 @@ class Trainer:
     # Parameters.
 
     def select(self, algorithm: str, type: str = "crf1d") -> None:
-        """Choose lbfgs, or l2sgd, whose objective is the same; parameters are then as they are by default."""
+        """Choose lbfgs, l2sgd, whose objective is the same, ap, pa or arow; parameters are then as by default."""
         if type != "crf1d":
             raise EspalierError(f"the graphical model {quoted(str(type))} is not known: expected crf1d")
         self.algorithm = _algorithm(algorithm)
@@ -350,7 +367,7 @@ class Trainer:
         self.logparser.storing_seconds = time.perf_counter() - begin
         self._tell(self.on_end, f"Storing the model\nNumber of active features: {len(self.model_.theta)}\n\n")
 
-    def _trained(self, holdout: int) -> CrfLabeller:
+    def _trained(self, holdout: int) -> Labeller:
         if self.algorithm == "l2sgd":
             warnings.warn(
                 "l2sgd: the same objective is minimised by stochastic gradient and then L-BFGS, so that training ends "
@@ -370,16 +387,38 @@ class Trainer:
         self._tell(self.on_featgen_end, f"Number of features: {layout.size}\nSeconds required: {seconds:.3f}\n\n")
         told = "".join(f"{name}: {value}\n" for name, value in self._values.items())
         self._tell(self.on_prepared, f"{self.algorithm} optimization\n{told}\n")
-        return self._minimised(data, tested, layout, names, labels)
+        train = self._learnt if self.algorithm in UPDATES else self._minimised
+        kind, result, info = train(data, layout, _Watch(self, layout, labels, tested))
+        info |= {"start": False, "stop_reason": result.stop_reason, "iterations": result.iterations,
+                 "objective": result.objective, "features": layout.size}  # fmt: skip
+        return kind.compact(layout, result.theta, names, labels, [ATTRIBUTES, BIGRAM], info)
 
-    def _minimised(self, data: Dataset, tested: Dataset | None, layout: Layout, names, labels) -> CrfLabeller:
+    def _minimised(self, data: Dataset, layout: Layout, watch: "_Watch") -> tuple[type[Labeller], Result, dict]:
+        """The weights of lbfgs and l2sgd, what kind of model they are, and what its file says of that."""
         values, begin = self._values, time.perf_counter()
         penalty = ElasticNet(values.get("c1", 0.0), 2 * values["c2"])  # ours is rho2/2 |theta|^2
-        watch = _Watch(self, layout, labels, tested)
         result = minimise(
             "auto", ChainObjective(data, layout), penalty, None, values["max_iterations"], values["delta"],
             values["period"], watch,
         )  # fmt: skip
+        self._ended(result, begin)
+        return CrfLabeller, result, {"solver": "hybrid", "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2}}
+
+    def _learnt(self, data: Dataset, layout: Layout, watch: "_Watch") -> tuple[type[Labeller], Result, dict]:
+        """The same of ap, pa and arow."""
+        values, begin = self._values, time.perf_counter()
+        options = PerceptronOptions(
+            UPDATES[self.algorithm], c=values.get("c", 1.0), gamma=values.get("gamma", 1.0),
+            variance=values.get("variance", 1.0), average=values.get("averaging", True),
+            epochs=values["max_iterations"], epsilon=values["epsilon"], bound=_bound(values.get("type", 1)),
+            cost=None if values.get("error_sensitive", True) else "one",
+        )  # fmt: skip
+        result = fit_perceptron(data, layout, options, listen=watch)
+        self._ended(result, begin)
+        told = {name: getattr(options, name) for name in ("update", "lead", "average", "epochs")}
+        return PerceptronLabeller, result, told
+
+    def _ended(self, result: Result, begin: float) -> None:
         self.logparser.training_seconds = time.perf_counter() - begin
         self.logparser.stop_reason = result.stop_reason
         self._tell(
@@ -387,10 +426,6 @@ class Trainer:
             f"Ended: {STOP_REASONS[result.stop_reason]}\n"
             f"Total seconds required for training: {self.logparser.training_seconds:.3f}\n\n",
         )
-        info = {"solver": "hybrid", "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2}, "start": False,
-                "stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
-                "features": layout.size}  # fmt: skip
-        return CrfLabeller.compact(layout, result.theta, names, labels, [ATTRIBUTES, BIGRAM], info)
 
     def _dataset(self, groups: list[int]) -> tuple[Dataset, Dataset]:
         """(the sequences of some groups, the same with all attributes as if they had no values).
@@ -456,6 +491,13 @@ class Trainer:
             hook(log, *more)
 
 
+def _bound(kind: int) -> str:
+    """What bounds a passive-aggressive step of a type."""
+    if not 0 <= kind < len(BOUNDS):
+        raise EspalierError(f"type is {kind}: expected 0, 1 or 2")
+    return BOUNDS[kind]
+
+
 def _label(label) -> str:
     if not isinstance(label, str | bytes):
         raise EspalierError(f"the label {brief(label)} is {_kind(label)}: expected a text")
@@ -486,7 +528,7 @@ class _Watch:
         now = time.perf_counter()
         info = {
             "num": record["iteration"], "loss": record["objective"], "feature_norm": float(np.linalg.norm(theta)),
-            "error_norm": record["gradient_norm"], "active_features": int(np.count_nonzero(theta)),
+            "error_norm": record.get("gradient_norm", 0.0), "active_features": int(np.count_nonzero(theta)),
             "time": now - self.before, "scores": {},
         }  # fmt: skip
         if self.tested is not None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options
+from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options, perceptron_options
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
@@ -264,6 +264,31 @@ class Hmm:
 
 
 @dataclass
+class Perceptron:
+    update: str = option(
+        "perceptron", "how far a mistake moves weights: by one (perceptron), as far as it asks for and c at most (pa), "
+        "or less far where they were often moved (arow)", "text", tuple(perceptron_options.UPDATES),
+    )  # fmt: skip
+    lead: str = option(
+        "none", "what a mistake is: a wrong labelling (none), or one that the right one does not lead by as much as it "
+        "has labels wrong (hamming)", "text", tuple(perceptron_options.LEADS),
+    )  # fmt: skip
+    c: float = option(1.0, "pa: how far one sequence may move the weights", "number", least=1e-12)
+    gamma: float = option(1.0, "arow: the larger, the shorter the steps", "number", least=1e-12)
+    epochs: int = option(
+        20, "passes over the training data at most; the one that does best on the development data is kept, without "
+        "such data the last one", "int", least=1,
+    )  # fmt: skip
+    average: bool = option(
+        True, "perceptron, pa: keep the mean of the weights after every sequence, not the last ones", "bool"
+    )
+    pairs: str = option(
+        "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
+    )
+    start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+
+
+@dataclass
 class Kernel:
     """What all kernel machines have."""
 
@@ -313,7 +338,9 @@ class Hmsvm(Kernel):
 
 @dataclass
 class Train:
-    max_iterations: int = option(1000, "iterations (sweeps for sbcd and cd, epochs for sgd) at most", "int", least=1)
+    max_iterations: int = option(
+        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons) at most", "int", least=1
+    )
     tolerance: float = option(
         0.0004, "stop when the last third of the iterations, 30 at least, lowered the objective by less than "
         "this share", "number", least=0,
@@ -331,7 +358,7 @@ class Train:
     dev_sequences: int | None = option(
         5000, "development sequences it is measured on at most, evenly spaced; null for all", "int?", least=1
     )
-    seed: int = option(0, "sgd, hybrid: of the order of sequences", "int", least=0)
+    seed: int = option(0, "sgd, hybrid, perceptron: of the order of sequences", "int", least=0)
     checkpoint_seconds: float | None = option(
         60, "a training that is interrupted goes on from a state this old at most; null keeps none", "number?", least=0
     )
@@ -429,6 +456,7 @@ class Params:
     hmm: Hmm = field(default_factory=Hmm)
     gp: Gp = field(default_factory=Gp)
     hmsvm: Hmsvm = field(default_factory=Hmsvm)
+    perceptron: Perceptron = field(default_factory=Perceptron)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
@@ -444,7 +472,7 @@ class Params:
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp | Hmsvm:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 

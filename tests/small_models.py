@@ -7,6 +7,7 @@ from espalier.engine.data.dataset import make_dataset
 from espalier.engine.families import gp, hmm, hmsvm
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller
+from espalier.engine.families.perceptron import PerceptronLabeller
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 
 LETTERS = "abé/😀"
@@ -26,6 +27,10 @@ def model_of(lines=None, labels=("X", "Y", "Z"), seed=0, symbols=LETTERS, sparse
 
 def memm_of(labels=("X", "Y", "Z"), seed=0):
     return model_of(labels=labels, seed=seed, family=MemmLabeller)
+
+
+def perceptron_of(labels=("X", "Y", "Z"), seed=0):
+    return model_of(labels=labels, seed=seed, family=PerceptronLabeller)
 
 
 def hmm_of(labels=("X", "Y", "Z"), seed=0):

@@ -233,7 +233,7 @@ def _viterbi(theta, layout, data, sets, slot, dense, ptr, code, score, row, tabl
                 continue
             p = of_position[t]
             if slot[p] >= 0:
-                _step_dense(dense, slot[p], best, t - begin)
+                step_dense(dense, slot[p], best, t - begin)
             else:
                 _step_sparse(code, score, ptr[p], ptr[p + 1], active, best, t - begin)
             for y in range(width):
@@ -243,7 +243,7 @@ def _viterbi(theta, layout, data, sets, slot, dense, ptr, code, score, row, tabl
         for t in range(end - 1, begin, -1):
             p = of_position[t]
             if slot[p] >= 0:
-                label = _before_dense(dense, slot[p], best, t - 1 - begin, label, n_labels)
+                label = before_dense(dense, slot[p], best, t - 1 - begin, label, n_labels)
             else:
                 label = _before_sparse(code, score, ptr[p], ptr[p + 1], best, t - 1 - begin, label, n_labels)
             out[t - 1] = label
@@ -266,7 +266,7 @@ def _add_all(theta, ptr, code, row, table, observations, t, padded_scores, score
 
 
 @kernel
-def _step_dense(dense, d, best, t):
+def step_dense(dense, d, best, t):
     """best[t, y] = max_i best[t - 1, i] + dense[d, i, y], four i at a time."""
     width = best.shape[1]
     for y in range(width):
@@ -283,7 +283,7 @@ def _step_dense(dense, d, best, t):
 
 
 @kernel
-def _before_dense(dense, d, best, t, y, n_labels):
+def before_dense(dense, d, best, t, y, n_labels):
     """The smallest i with the largest best[t, i] + dense[d, i, y]."""
     value, label = best[t, 0] + dense[d, 0, y], 0
     for i in range(1, n_labels):

@@ -32,6 +32,8 @@ ABILITIES = {
     "sample": "draw sequences",
     "triples": "weigh three labels in a row",
     "states": "be written down as states, transitions and emissions",
+    "duplicates": "learn from a sequence of weight 2 as from two of them",
+    "objective": "say how far it is from an optimum",
 }
 GENERATIVE = frozenset({"likelihood", "sample", "states"})  # what a model of inputs and labels together can
 
@@ -52,6 +54,8 @@ class Family:
 
 
 ANSWERS = frozenset({"probability", "nbest", "limits", "weights"})  # what lattices of probabilities give
+SCORES = frozenset({"limits", "weights"})  # what lattices of scores give that are no probabilities
+MINIMISES = frozenset({"duplicates", "objective"})  # what follows from an objective that is a sum over sequences
 FAMILIES = {
     "crf": Family(
         "crf:CrfLabeller", "sparse conditional random field", "conditional random field, a linear chain",
@@ -60,20 +64,25 @@ FAMILIES = {
     "memm": Family(
         "memm:MemmLabeller", "sparse maximum-entropy Markov model",
         "maximum-entropy Markov model, each label given the one before",
-        ANSWERS | {"warm_start", "path", "resume", "values"},
+        ANSWERS | MINIMISES | {"warm_start", "path", "resume", "values"},
     ),
     "hmm": Family(
         "hmm:HmmLabeller", "hidden Markov model", "hidden Markov model, from counts, known or expected",
-        ANSWERS | GENERATIVE | {"warm_start", "partial"},
+        ANSWERS | MINIMISES | GENERATIVE | {"warm_start", "partial"},
     ),
     "gp": Family(
         "gp:GpLabeller", "Gaussian process for sequences",
-        "Gaussian process, a conditional random field in the space of a kernel", ANSWERS,
+        "Gaussian process, a conditional random field in the space of a kernel",
+        ANSWERS | MINIMISES,
     ),
     "hmsvm": Family(
         "hmsvm:HmsvmLabeller", "hidden Markov support vector machine",
         "hidden Markov support vector machine, the largest margin in the space of a kernel",
-        frozenset({"nbest", "limits", "weights"}),
+        frozenset({"nbest", "limits", "weights"}) | MINIMISES,
+    ),
+    "perceptron": Family(
+        "perceptron:PerceptronLabeller", "structured perceptron", "averaged perceptron: scores learnt from mistakes",
+        SCORES | {"warm_start", "resume", "values"},
     ),
 }  # fmt: skip
 

@@ -58,6 +58,7 @@ class CrfLabeller(WeightLabeller):
         return decode.viterbi(self.prepared(data), self.layout, self.theta, **self._only(only))
 
     def marginals(self, data: Dataset, **only) -> np.ndarray:
+        self.require("probability")
         return decode.marginals(self.prepared(data), self.layout, self.theta, **self._only(only))
 
     def log_partition(self, data: Dataset, **only) -> np.ndarray:

@@ -15,6 +15,9 @@ STOP_REASONS = {
     "line_search": "no step lowers the objective any further: the limit of floating-point precision",
     "patience": "the development data got no better for train.patience iterations; the best model on them was kept",
     "stopped": "the caller asked to stop",
+    "separated": "every training sequence was labelled right, by the margin that was asked for: no weight would "
+    "move in the epochs that were left, which count for the mean",
+    "epsilon": "the loss of an iteration was less than epsilon for a sequence",
     "counted": "every probability is a relative count of the training data: there is nothing to iterate",
     "chosen": "as many coordinates were chosen as gp.share allows",
     "flat": "no sequence has a gradient above gp.threshold any more",

@@ -1,6 +1,7 @@
 """What a model's weights say: the strongest of all, and why a token has its label.
 
-For the second the best labelling is compared with the best one that has the next likely label at that position.
+For the second the best labelling is compared with the best one that has the next likely label at that position; of a
+model that says no probabilities it is the label whose best labelling has the next best score.
 Scores are sums of weights, so the difference of the two log-probabilities is a sum over the weights that count more
 often in one than in the other: nothing is estimated. Where each label is normalised given the one before it (memm), the
 logarithms of the sums that it is divided by differ, too, and are a share of their own.
@@ -43,12 +44,12 @@ class Reason(NamedTuple):
     """
 
     label: int
-    probability: float
+    probability: float | None  # None where the model says none
     runner_up: int  # -1 when there is but one label
-    runner_up_probability: float
+    runner_up_probability: float | None
     begin: int
     other: np.ndarray  # int32, the stretch around this position that differs
-    difference: float  # of the log-probabilities, at least 0
+    difference: float  # of the log-probabilities, or of the scores, at least 0
     shares: list[Share]  # of all weights that differ, the largest first
     cut: bool = False  # whether they differ beyond `REACH` as well: then some of the difference is in no share
 
@@ -57,7 +58,7 @@ class Explanation(NamedTuple):
     """One sequence."""
 
     labels: np.ndarray  # int32 [T]
-    log_probability: float
+    log_probability: float | None
     reasons: list[Reason]
 
 
@@ -67,22 +68,24 @@ class Explanation(NamedTuple):
 def explain(model: Labeller, dataset: Dataset) -> Iterator[Explanation]:
     """An explanation of each sequence of a data set of the model's observations."""
     model.require("weights")
-    model.require("probability")
     for n in range(len(dataset.weights)):
         yield explain_one(model, select(dataset, np.array([n])))
 
 
 def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
     """The explanation of a data set of one sequence."""
-    labels, gamma = model.best(sequence), model.marginals(sequence)
-    log_p = float(model.log_probability(sequence, labels)[0])
+    labels, probable = model.best(sequence), "probability" in model.can
+    log_p = min(float(model.log_probability(sequence, labels)[0]), 0.0) if probable else None
     if len(model.labels) == 1:
-        alone = [Reason(0, 1.0, -1, 0.0, t, labels[t : t + 1], 0.0, []) for t in range(len(labels))]
-        return Explanation(labels, min(log_p, 0.0), alone)
-    rest = gamma.copy()
-    rest[np.arange(len(labels)), labels] = -1.0
-    seconds = rest.argmax(axis=1).astype(np.int32)
+        certain = (1.0, -1, 0.0) if probable else (None, -1, None)
+        return Explanation(
+            labels, log_p, [Reason(0, *certain, t, labels[t : t + 1], 0.0, []) for t in range(len(labels))]
+        )
     ways = Detours(model, sequence, labels) if model.second_order else best_ways(model, sequence, labels)
+    rest = model.marginals(sequence) if probable else ways.to + ways.on
+    chances = rest.tolist() if probable else None
+    rest[np.arange(len(labels)), labels] = -np.inf
+    seconds = rest.argmax(axis=1).astype(np.int32)
     prepared, local = model.prepared(sequence), not model.linear
     reasons = []
     for t, (label, second) in enumerate(zip(labels.tolist(), seconds.tolist(), strict=True)):
@@ -92,9 +95,9 @@ def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
         if cut or local:
             total, weights = ways.loss(t, second), total
             shares = shares if cut else with_normalisers(shares, total - weights)
-        reasons.append(Reason(label, float(gamma[t, label]), second, float(gamma[t, second]), begin, other, total,
-                              shares, cut))  # fmt: skip
-    return Explanation(labels, min(log_p, 0.0), reasons)
+        p, q = (chances[t][label], chances[t][second]) if chances else (None, None)
+        reasons.append(Reason(label, p, second, q, begin, other, total, shares, cut))
+    return Explanation(labels, log_p, reasons)
 
 
 class Ways(NamedTuple):
@@ -309,13 +312,16 @@ def as_text(told: dict) -> str:
     """What `as_object` says, for people."""
     width = max((len(row["token"]) for row in told["tokens"]), default=0)
     labels = max((len(row["label"]) for row in told["tokens"]), default=0)
-    lines = [f"log-probability {told['log_probability']:.4f}"]
+    probable = told["log_probability"] is not None
+    lines = [f"log-probability {told['log_probability']:.4f}"] if probable else []
     for at, row in enumerate(told["tokens"]):
-        head = f"{row['token']:<{width}}  {row['label']:<{labels}}  {row['probability']:7.2%}"
+        head = f"{row['token']:<{width}}  {row['label']:<{labels}}"
+        head += f"  {row['probability']:7.2%}" if probable else ""
         if row["runner_up"] is None:
             lines.append(head)
             continue
-        lines.append(f"{head}   {row['difference']:+.3f} over {row['runner_up']} ({row['runner_up_probability']:.2%})"
+        chance = f" ({row['runner_up_probability']:.2%})" if probable else ""
+        lines.append(f"{head}   {row['difference']:+.3f} over {row['runner_up']}{chance}"
                      + _elsewhere(told["labels"], row["otherwise"], at, told["tokens"]))  # fmt: skip
         lines += [f"    {weight['adds']:+8.3f}  {_side(weight)}{weight['text']}" for weight in row["weights"]]
         if row["rest_count"]:

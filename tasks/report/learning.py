@@ -28,12 +28,13 @@ def learning(trace: Trace) -> Html | None:
     if "active_trigram" in trace[-1]:
         active.append(("trigram", "c", "active_trigram"))
     cost, far = "loss on the training data plus penalty", "distance from the conditions of an optimum"
-    panels = (
+    cost = "loss of each sequence when its turn came" if "mistakes" in trace[0] else cost
+    panels = [
         panel("objective", "Objective", thinned, objective, cost, write=lambda v: number(v, 6)),
         development_panel(thinned, trace),
         panel("sparsity", "Active weights", thinned, active, "weights that are not zero"),
-        panel("gradient", "Gradient norm", thinned, norm, far),
-    )
+    ]
+    panels += [panel("gradient", "Gradient norm", thinned, norm, far)] if "gradient_norm" in trace[0] else []
     opening = lead("What each iteration of the solver achieved. Point at a curve to read its values.")
     return join([opening, tag("div", *panels, class_="panels"), trace_table(trace)])
 

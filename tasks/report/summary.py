@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from espalier.engine.families import FAMILIES
+from espalier.engine.families.perceptron_options import LEADS, UPDATES
 from espalier.engine.labels.measures import EDIT_ERROR
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise.monitor import STOP_REASONS
@@ -64,6 +65,10 @@ def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "smoothing" in meta:
         yield "Estimated from", "relative counts"
         yield "Added to each", f"{meta['smoothing']:g}"
+        return
+    if "update" in meta:
+        yield "Learnt from mistakes", f"{UPDATES.get(meta['update'], meta['update'])}"
+        yield "Margin", LEADS.get(meta.get("lead"), MISSING)
         return
     if meta.get("loss"):
         yield "Loss", loss_words(meta)

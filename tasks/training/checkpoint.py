@@ -160,7 +160,7 @@ def _check(state: SolverState, times: list[float], size: int | None) -> None:
     if state.reason not in (None, *STOP_REASONS):
         raise ValueError(f"a reason to stop that is not known: {str(state.reason)[:40]!r}")
     for row in state.history:
-        if not np.isfinite([row["objective"], row["gradient_norm"], row["iteration"]]).all():
+        if not np.isfinite([row["objective"], row.get("gradient_norm", 0.0), row["iteration"]]).all():
             raise ValueError(f"the record of iteration {row['iteration']} is not finite")
     if len(times) != len(state.history) or not np.isfinite(np.array(times, np.float64)).all():
         raise ValueError(f"{len(times)} times of {len(state.history)} iterations")

@@ -32,6 +32,8 @@ from espalier.engine.families.hmsvm_options import SLACKS, HmsvmOptions  # noqa:
 from espalier.engine.families.logistic import LogisticEntropy, LogisticObjective, fit_logistic  # noqa: E402
 from espalier.engine.families.memm import MemmLabeller, MemmObjective  # noqa: E402
 from espalier.engine.families.naive_bayes import fit_naive_bayes  # noqa: E402
+from espalier.engine.families.perceptron_options import UPDATES, PerceptronOptions  # noqa: E402
+from espalier.engine.families.perceptron_training import fit as fit_perceptron  # noqa: E402
 from espalier.engine.grammar.best import Climber  # noqa: E402
 from espalier.engine.grammar.estimation import GrammarOptions, fit  # noqa: E402
 from espalier.engine.grammar.expected import Machine  # noqa: E402
@@ -283,6 +285,14 @@ def local_models():
     return found
 
 
+def mistakes(packed, theta):
+    """Every update of a perceptron, with a margin and without."""
+    return [
+        fit_perceptron(*packed[1:], PerceptronOptions(update, margin, epochs=3), theta).theta
+        for update in UPDATES for margin in ("none", "hamming")
+    ]  # fmt: skip
+
+
 def grammars():
     """Both paths of inside-outside, trees, the k best, training, what a string may be asked, generated strings."""
     grammar, found = full_grammar(3, ["a", "b"], 1), []
@@ -399,7 +409,7 @@ def texts():
 CASES = {
     **{f"{function.__name__}": (lambda function=function: everywhere(function))
        for function in (chain, block_objective, sharded, partial, token_weights, entropy, marginal_loss,
-                        exponential_loss, hessian_product, one_block, decoders,
+                        exponential_loss, hessian_product, one_block, decoders, mistakes,
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function

@@ -413,6 +413,9 @@ OTHERS = {
     "family": "memm", "dev_share": 0.3, "seed": 5, "smoothing": 0.25, "rare": 2,
     "stop": False, "weights": "shared", "loss": "log", "pi": 0.9,
     "training": "viterbi", "restarts": 2, "power": 0.25, "alpha": 0.9, "batch": 7, "order": "long",
+    "update": "pa", "lead": "hamming", "c": 0.5, "gamma": 2.0, "epochs": 3, "average": False,
+    "scheme": None, "degree": 3, "kappa": 0.5, "eta": 2.0, "method": "sparse", "share": 0.5, "coordinates": 3,
+    "threshold": 0.01, "pick": "gradient", "C": 2.0, "slack": "squared", "margin": "hamming", "gap": 0.1,
 }  # fmt: skip
 
 
@@ -455,7 +458,7 @@ def test_parameters_that_are_no_table_are_refused(tmp_path, told):
 
 def test_parameters_of_another_version_are_left_out(tmp_path):
     crf = CRF(max_iterations=2).fit(X, Y)
-    crf.model_.info["estimator"]["gamma"] = 7
+    crf.model_.info["estimator"]["omega"] = 7
     crf.model_.info["penalty"] = "none"
     crf.save(tmp_path / "a.model")
     assert repr(CRF.load(tmp_path / "a.model")) == "CRF(max_iterations=2)"
@@ -610,6 +613,24 @@ PARTIAL = [[None, "N", "V"], *Y[1:]]
 def test_what_a_family_cannot_do_is_refused(options, call, message):
     with pytest.raises(EspalierError, match=message):
         CRF(**options).fit(**{"X": X, "y": Y} | call)
+
+
+@pytest.mark.parametrize("options", [{}, {"update": "pa", "lead": "hamming"}, {"update": "arow"}], ids=str)
+def test_a_perceptron_learns_and_names_no_probabilities(options, tmp_path):
+    X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"]]
+    y = [["D", "N", "V"], ["D", "N", "V"], ["N", "V"]]
+    crf = CRF(family="perceptron", **options).fit(X, y)
+    assert crf.score(X, y) == 1.0 and crf.predict([["a", "dog", "sleeps"]]) == [["D", "N", "V"]]
+    assert crf.stop_reason_ == ("max_iterations" if "lead" in options else "separated")
+    crf.save(tmp_path / "a.model")
+    assert CRF.load(tmp_path / "a.model").get_params() == crf.get_params()
+    for asked in (crf.predict_marginals, lambda X: crf.predict(X, "posterior"), lambda X: crf.predict_nbest(X, 2)):
+        with pytest.raises(EspalierError, match="^perceptron cannot (say how likely its labels are|list sev)"):
+            asked(X)
+    again = CRF(family="perceptron", **options).fit(X, y, start_from=crf)
+    assert again.trace_[0]["mistakes"] <= crf.trace_[0]["mistakes"] - ("lead" not in options)
+    values = [[{"v": -1.0}], [{"v": 2.0}]]
+    assert CRF(family="perceptron", **options).fit(values, [["A"], ["B"]]).predict([[{"v": -3.0}]]) == [["A"]]
 
 
 def test_an_hmm_is_no_start_for_others():

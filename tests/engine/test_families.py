@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_models import LETTERS, gp_of, hmm_of, hmsvm_of, memm_of, model_of
+from small_models import LETTERS, gp_of, hmm_of, hmsvm_of, memm_of, model_of, perceptron_of
 
 from espalier.engine import families
 from espalier.engine.data.dataset import UNKNOWN, Dataset
@@ -18,7 +18,10 @@ from espalier.engine.labels.scheme import Transitions
 from espalier.engine.runtime import threads
 
 SUMS = 1e-12  # of probabilities that are added up in another order
-EXAMPLES = {"crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "hmsvm": hmsvm_of}
+# Small models, by labels and seed.
+EXAMPLES = {
+    "crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "hmsvm": hmsvm_of, "perceptron": perceptron_of,
+}  # fmt: skip
 WORDS = ["ab/é", "b", "a/a/", "ééb😀", "??", "ba"]  # one of a single letter, one that no model has seen
 
 
@@ -126,6 +129,26 @@ def test_marginals_sum_to_one_and_decide_posterior_decoding(name):
     np.testing.assert_array_equal(model.decoded(data_of(model), "posterior"), gamma.argmax(axis=1))
     model.info["decode"] = "posterior"
     np.testing.assert_array_equal(model.decoded(data_of(model)), gamma.argmax(axis=1))
+
+
+@pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if "probability" not in one.can])
+def test_a_model_of_scores_names_no_probabilities(name):
+    """It compares labellings: its best ones are those of its scores, and all else is refused in words."""
+    model = EXAMPLES[name](seed=8)
+    data = data_of(model)
+    assert model.decoder() == "viterbi"
+    for asked in (model.marginals, model.posterior, model.log_probability):
+        with pytest.raises(EspalierError, match=f"^{name} cannot say how likely its labels are: set model.family to"):
+            asked(data)
+    for word in ("a", "b/", "éa?"):
+        data = data_of(model, [word])
+        here, between = model.scores(data)
+        totals = np.zeros((len(model.labels),) * len(word))
+        for y in np.ndindex(totals.shape):
+            totals[y] = sum(here[t, y[t]] for t in range(len(y))) + sum(
+                between[t, y[t - 1], y[t]] for t in range(1, len(y))
+            )
+        assert tuple(model.best(data)) == np.unravel_index(totals.argmax(), totals.shape)
 
 
 @with_ability("nbest")

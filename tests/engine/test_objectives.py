@@ -73,6 +73,10 @@ every_objective = pytest.mark.parametrize("name", OBJECTIVES)
 every_pair = pytest.mark.parametrize(("name", "solver"), [(o, s) for o in OBJECTIVES for s in SOLVERS])
 
 
+# Lines and subproblems within the training of one family, which tests/engine/test_gp.py holds to their minima.
+WITHIN = {"GpLine", "FewCoordinates", "ChosenCoordinates"}
+
+
 def test_every_objective_of_the_engine_is_here():
     found = set()
     for path in ENGINE.rglob("*.py"):
@@ -81,7 +85,7 @@ def test_every_objective_of_the_engine_is_here():
             own = "value_and_gradient" in methods or {"expected", "offers"} <= methods
             if isinstance(node, ast.ClassDef) and own:
                 found.add(node.name)
-    assert found - {"Objective"} == {type(make()).__name__ for make in OBJECTIVES.values()}
+    assert found - WITHIN - {"Objective"} == {type(make()).__name__ for make in OBJECTIVES.values()}
 
 
 @every_objective

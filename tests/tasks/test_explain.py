@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import chain, restricted
-from small_models import LETTERS, hmm_of, memm_of, model_of, observations_of, weights_of
+from small_models import LETTERS, hmm_of, memm_of, model_of, observations_of, perceptron_of, weights_of
 
 from espalier.engine.data.dataset import make_dataset, select
 from espalier.engine.decoding import decode
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.lattice import blocks
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 from espalier.tasks.answering import explain
 
@@ -96,7 +97,14 @@ def key_of(weight):
     return (name, weight.observation, *((weight.previous,) if name == "lam" else ()), weight.label)
 
 
-@pytest.mark.parametrize("make", [memm_of, hmm_of])
+def score_of(model, data, labels):
+    """What labellings are compared by: the log-probability, or the score of a model that has none."""
+    if "probability" in model.can:
+        return model.log_probability(data, labels)[0]
+    return blocks.score(model.lattices(data), 1, labels)[0]
+
+
+@pytest.mark.parametrize("make", [memm_of, hmm_of, perceptron_of])
 def test_the_shares_of_any_family_add_up_to_the_difference(make):
     """Of log-probabilities, whatever the family: what a local model divides by is a share of its own."""
     model = make(seed=5)
@@ -106,11 +114,24 @@ def test_the_shares_of_any_family_add_up_to_the_difference(make):
         np.testing.assert_array_equal(found.labels, model.best(data))
         for reason in found.reasons:
             pair = np.array([found.labels, whole(found, reason)], np.int32)
-            best, other = (model.log_probability(data, labels)[0] for labels in pair)
+            best, other = (score_of(model, data, labels) for labels in pair)
             assert reason.difference == pytest.approx(best - other, abs=1e-9)
             assert sum(s.value for s in reason.shares) == pytest.approx(reason.difference, abs=1e-9)
             told = explain.as_text(explain.as_object(model, list(word), found))
-            assert word[0] in told
+            assert word[0] in told and ("%" in told) == ("probability" in model.can)
+
+
+def test_of_a_model_of_scores_the_runner_up_costs_least():
+    model = perceptron_of(seed=6)
+    data = dataset_of(model, "abé")
+    (found,) = explain.explain(model, data)
+    assert found.log_probability is None
+    scored = {y: score_of(model, data, np.array(y, np.int32)) for y in np.ndindex(3, 3, 3)}
+    for t, reason in enumerate(found.reasons):
+        through = [max(s for y, s in scored.items() if y[t] == label) for label in range(3)]
+        assert (reason.label, reason.runner_up) == tuple(np.argsort(through)[::-1][:2])
+        assert reason.difference == pytest.approx(through[reason.label] - through[reason.runner_up])
+        assert reason.probability is None and reason.runner_up_probability is None
 
 
 def test_a_long_sequence_is_explained_in_pieces_as_in_one(monkeypatch):
