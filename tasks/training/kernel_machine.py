@@ -37,10 +37,10 @@ class KernelMachine(NamedTuple):
     options: type
     labellers: ModuleType  # its chain_of and labeller_of
     fit: Callable
-    iterations: int  # that a training usually takes
 
 
-MACHINES = {"gp": KernelMachine(GpOptions, gp, fit_gp, 200), "hmsvm": KernelMachine(HmsvmOptions, hmsvm, fit_hmsvm, 30)}
+MACHINES = {"gp": KernelMachine(GpOptions, gp, fit_gp), "hmsvm": KernelMachine(HmsvmOptions, hmsvm, fit_hmsvm)}
+USUAL = {"gp": 200, "hmsvm": 30}  # iterations that a training takes, about; a sparse one of gp has its records
 
 
 def options_of(job: Job) -> GpOptions | HmsvmOptions:
@@ -61,6 +61,7 @@ class KernelWork(NamedTuple):
     adds: bool  # whether each is added up for all labels
     looks: float  # at all positions, in an iteration
     held: int  # bytes beside the data and their index
+    iterations: int  # that a training usually takes
     sparser: str  # what would take less
 
 
@@ -69,13 +70,13 @@ def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: in
     if job.family == "hmsvm":
         longest = int(np.diff(job.shards().offsets()).max(initial=0))
         held = 24 * cells + 8 * tokens * longest
-        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, "hmsvm.C to less")
+        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, USUAL["hmsvm"], "hmsvm.C to less")
     if options.method == "dense":
-        return KernelWork(cells, n_rows**2, True, 1, 8 * 90 * cells, "gp.method to sparse")
+        return KernelWork(cells, n_rows**2, True, 1, 8 * 90 * cells, USUAL["gp"], "gp.method to sparse")
     support = int(np.ceil(options.share * n_rows)) + options.coordinates
     held = 80 * cells + 8 * options.coordinates * n_rows + 16 * support**2
     looks = 8 * support / options.coordinates / RECORDS
-    return KernelWork(support, 2 * support * n_rows // RECORDS, True, looks, held, "gp.share to less")
+    return KernelWork(support, 2 * support * n_rows // RECORDS, True, looks, held, RECORDS, "gp.share to less")
 
 
 def plan(job: Job) -> dict:
@@ -107,7 +108,7 @@ def plan(job: Job) -> dict:
 
 def advice(job: Job, work: KernelWork, seconds: float, n_rows: int) -> dict:
     """A sentence about a training that will take long, and what else to set."""
-    iterations = min(job.params.train.max_iterations, MACHINES[job.family].iterations)
+    iterations = min(job.params.train.max_iterations, work.iterations)
     if seconds * iterations < LONG:
         return {}
     hours = seconds * iterations / 3600
@@ -157,7 +158,7 @@ def fit(job: Job) -> Trained:
     """The model of the family's method; every iteration is a record of the trace."""
     options, watched = options_of(job), Options(job.family, **vars(job.params.train), **vars(job.params.compute))
     machine = MACHINES[job.family]
-    job.progress.begin(min(job.params.train.max_iterations, machine.iterations), "iteration")
+    job.progress.begin(job.params.train.max_iterations, "iteration")
     data = job.shards().read_all(job.weights)
     job.check_labels(data)
     chain = machine.labellers.chain_of(data, len(job.labels), job.kinds, options)
