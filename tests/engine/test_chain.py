@@ -81,8 +81,8 @@ def test_seen_layout_makes_no_weight_of_an_unknown_label():
 
 
 def test_layout_rejects_unknown_kinds_and_no_labels():
-    with pytest.raises(EspalierError, match=r"kind 4 .*expected 1 \(U\), 2 \(B\) or 3"):
-        dense_layout(2, [1, 4])
+    with pytest.raises(EspalierError, match=r"kind 5 .*expected 1 \(U\), 2 \(B\), 3 \(\*\) or 4 \(T\)"):
+        dense_layout(2, [1, 5])
     with pytest.raises(EspalierError, match="no label"):
         dense_layout(0, [1])
 

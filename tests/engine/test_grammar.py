@@ -102,10 +102,11 @@ def test_the_likeliest_tree(path, brackets):
     counts, logs = by_oracle(RULES, brackets, 1)
     assert found.log_p == pytest.approx(logs, abs=SAME)
     assert found.counts.tolist() == counts[order].tolist()
-    first = oracle.best(RULES, STRINGS[0], 1, BRACKETS[0] if brackets else ())[0][1]
-    spans = [(i, j) for _, i, j in oracle.nodes(first)]
+    ranked = oracle.best(RULES, STRINGS[0], 9, BRACKETS[0] if brackets else ())
+    equals = [tree for p, tree in ranked if p == pytest.approx(ranked[0][0], rel=SAME)]  # the last bits choose one
     nodes = found.nodes
-    assert list(zip(nodes.start[: nodes.at[1]], nodes.end[: nodes.at[1]], strict=True)) == spans
+    spans = list(zip(nodes.start[: nodes.at[1]], nodes.end[: nodes.at[1]], strict=True))
+    assert spans in [[(i, j) for _, i, j in oracle.nodes(tree)] for tree in equals]
 
 
 def test_the_k_likeliest_trees():

@@ -273,6 +273,13 @@ def test_a_run_with_other_parameters_than_those_of_the_file_is_not_versioned(tmp
 # ---- experiments of DVC
 
 
+def numbers_of(figures):
+    """What DVC shows of figures: lists are left out."""
+    if not isinstance(figures, dict):
+        return figures
+    return {name: numbers_of(value) for name, value in figures.items() if not isinstance(value, list)}
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_experiments_of_dvc_run_and_are_shown(tmp_path):
@@ -297,6 +304,6 @@ def test_experiments_of_dvc_run_and_are_shown(tmp_path):
     data = found["revs"][0]["data"]
     assert data["params"]["params.yaml"]["data"]["crf"]["rho1"] == 3
     measured = data["metrics"]["reports/metrics.json"]["data"]
-    assert measured == store.read_json(folder / store.METRICS)
+    assert measured == numbers_of(store.read_json(folder / store.METRICS))
     dvc(folder, "exp", "apply", "sparser")
     assert "up to date" in dvc(folder, "status")
