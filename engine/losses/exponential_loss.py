@@ -21,9 +21,10 @@ import numpy as np
 from espalier.engine.chain.pair_sets import check_theta, refuse_triples_in
 from espalier.engine.data.dataset import Dataset, any_in_sequence
 from espalier.engine.errors import EspalierError
-from espalier.engine.losses.chain_objective import ChainObjective, Extent, Sample
+from espalier.engine.losses.chain_objective import ChainObjective, Extent
 from espalier.engine.losses.loss_table import check_pi
 from espalier.engine.losses.observed_slots import BYTES, observed_slots
+from espalier.engine.losses.on_log_loss import OnLogLoss
 from espalier.engine.losses.partial_labels import partly
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import log
@@ -32,7 +33,7 @@ from espalier.engine.weights.layout import Layout
 FLOOR = 1e-10  # of a sequence that is never right: below it l_n, and what is left of a gradient, would be rounding
 
 
-class ExponentialObjective:
+class ExponentialObjective(OnLogLoss):
     """log R over one data set and its gradient, on the kernels and the index of the log loss, `chain`."""
 
     loss_name = "exponential"
@@ -83,18 +84,6 @@ class ExponentialObjective:
             for term in self.chain.terms:
                 term.weighing(weights[self.partial]).add_gradient(theta, gradient)
         return value, gradient
-
-    def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
-        """That of the log loss, brought to its size: only the ratios of the weights matter."""
-        return self.chain.scaling(self._like_log_loss * gradient, self._like_log_loss * rho2)
-
-    def active(self, theta: np.ndarray) -> dict[str, int]:
-        """Number of weights of each family that are not zero."""
-        return self.chain.active(theta)
-
-    def sample(self) -> Sample | None:
-        """The sequences by their log loss, which is to have so many times the penalty."""
-        return self.chain.sample(self._like_log_loss)
 
     def bytes_taken(self, extent: Extent) -> dict[str, int]:
         """As `ChainObjective.bytes_taken`, with the slots of the right labellings in two orders."""

@@ -42,7 +42,8 @@ from espalier.engine.chain.scatter_gradient import (
 from espalier.engine.chain.scores import padded
 from espalier.engine.data.dataset import FIRST_SET, Dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.losses.chain_objective import ChainObjective, Extent, Sample
+from espalier.engine.losses.chain_objective import ChainObjective, Extent
+from espalier.engine.losses.on_log_loss import OnLogLoss
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import dot
@@ -51,7 +52,7 @@ from espalier.engine.weights.layout import Layout
 GATHERED = 5  # arrays of rows that a gathered gradient keeps: left, v, gamma, alpha, right
 
 
-class MarginalObjective:
+class MarginalObjective(OnLogLoss):
     """The marginal loss over one data set and its gradient, on the index of the log loss, `chain`."""
 
     loss_name = "marginal"
@@ -109,18 +110,6 @@ class MarginalObjective:
         check_theta(theta, self.layout)
         with self.chain.scratch.lock:
             return (self._scatter if self.chain.scattered else self._gather)(theta, self.chain.kept_factors(theta))
-
-    def scaling(self, gradient: np.ndarray, rho2: float) -> np.ndarray:
-        """That of the log loss, brought to its size: only the ratios of the weights matter."""
-        return self.chain.scaling(self._like_log_loss * gradient, self._like_log_loss * rho2)
-
-    def active(self, theta: np.ndarray) -> dict[str, int]:
-        """Number of weights of each family that are not zero."""
-        return self.chain.active(theta)
-
-    def sample(self) -> Sample | None:
-        """The sequences by their log loss, which is to have so many times the penalty."""
-        return self.chain.sample(self._like_log_loss)
 
     def bytes_taken(self, extent: Extent) -> dict[str, int]:
         """As `ChainObjective.bytes_taken`, with rows of masses and a share for each position."""
