@@ -13,7 +13,8 @@ as there are different ones. It is minimised where  sum_{e>0} e C_e e^(e D) = su
 method on the difference of the logarithms: straight lines where there are two exponents.
 
 Observations are shared out over threads and each is summed by one of them, sequence after sequence. So after a round
-those that stand in a sequence it has touched are summed anew, from the expectations kept of all their sequences.
+those that stand in a sequence it has touched are summed anew, from the expectations kept of all their sequences. That
+goes by blocks of sequences whose expectations fit the cache, all observations of a block before the next one.
 """
 
 import math
@@ -23,9 +24,12 @@ import numpy as np
 
 from espalier.engine.families.boosting_chain import PAIR, START, UNIGRAM, BoostedChain, Feature, Held
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.grouping import ends
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.threads import PIECES, balanced
 
+BLOCK_TOKENS = 4096  # of which gamma is to stay in the cache of a core
+PARTS = 4  # of the observations: each of them goes through all blocks
 LONGEST_STEP = 30.0  # of one round: e^30 is 1e13
 LARGEST_POWER = 600.0  # of an exponent times a step
 CLOSE = 1e-5  # of the logarithms whose difference is brought to zero: what a bound loses by it is the square
@@ -40,6 +44,16 @@ class Runs(NamedTuple):
     size: np.ndarray  # int64 [R]
     most: np.ndarray  # int64 [R], the largest count that a labelling of any sequence can have
     code: np.ndarray  # int64 [size of theta], the label of each slot, or previous * Y + label
+    term_ptr: np.ndarray  # int64 [R + 1], where its terms of the tight bound are: 2 most + 1 for each weight
+
+
+class Visits(NamedTuple):
+    """The occurrences of each run in each block of sequences: those of block b are rows ptr[b]:ptr[b + 1], by run."""
+
+    ptr: np.ndarray  # int64 [blocks + 1]
+    run: np.ndarray  # int64
+    begin: np.ndarray  # int64, occurrences begin:end
+    end: np.ndarray  # int64
 
 
 class Gains(NamedTuple):
@@ -57,6 +71,8 @@ class Candidates:
     def __init__(self, boosted: BoostedChain, loose: bool):
         self.boosted, self.loose, layout = boosted, loose, boosted.layout
         self.runs = make_runs(boosted)
+        self.visits = make_visits(boosted, self.runs)
+        self.terms = np.empty(0 if loose else self.runs.term_ptr[-1])
         self.of_observation = [
             np.full(layout.n_observations, -1, np.int64) for _ in (UNIGRAM, START, PAIR)
         ]
@@ -69,13 +85,15 @@ class Candidates:
         self.score(np.arange(len(self.runs.family)))
 
     def score(self, runs: np.ndarray) -> None:
-        """The gains of some runs from what the sequences have now."""
-        threads.run(lambda piece: self._score(runs, *piece), balanced(self.costs[runs], PIECES))
+        """The gains of some runs, ascending, from what the sequences have now."""
+        threads.run(lambda piece: self._score(runs, *piece), balanced(self.costs[runs], PARTS))
 
     def _score(self, runs: np.ndarray, begin: int, end: int) -> None:
-        boosted = self.boosted
+        boosted, chosen = self.boosted, np.zeros(len(self.runs.family), np.bool_)
+        chosen[runs[begin:end]] = True
         _score_runs(
-            boosted.chain, boosted.where, boosted.odds, boosted.slope, self.runs, runs, begin, end, self.loose, self.gains
+            boosted.chain, boosted.where, boosted.odds, boosted.slope, self.runs, self.visits, chosen, int(runs[begin]),
+            int(runs[end - 1]) + 1, self.loose, self.terms, self.gains,
         )  # fmt: skip
 
     def touched(self, sequences: np.ndarray) -> np.ndarray:
@@ -137,9 +155,26 @@ def make_runs(boosted: BoostedChain) -> Runs:
     runs = [np.concatenate(column).astype(np.int64) for column in (families, observations, begins, sizes)]
     most = np.empty(len(runs[0]), np.int64)
     chunks = balanced(np.diff(boosted.where.ptr)[runs[1]] + 1, PIECES)
-    found = Runs(*runs, most, code)
+    found = Runs(*runs, most, code, np.empty(0, np.int64))
     threads.run(lambda piece: _find_most(boosted.chain, boosted.where, found, *piece), chunks)
-    return found
+    return found._replace(term_ptr=ends(found.size * (2 * most + 1)))
+
+
+def make_visits(boosted: BoostedChain, runs: Runs) -> Visits:
+    bounds = balanced(boosted.lengths, max(1, len(boosted.data.labels) // BLOCK_TOKENS))
+    last = boosted.data.offsets[[end for _, end in bounds]]  # positions at which blocks end
+    where, observation = boosted.where, runs.observation
+    owner = np.repeat(np.arange(boosted.layout.n_observations), np.diff(where.ptr))
+    block = np.searchsorted(last, where.position, side="right")
+    new = np.flatnonzero(np.append(True, (np.diff(owner) != 0) | (np.diff(block) != 0))) if len(owner) else owner
+    begin, end, block, owner = new, np.append(new[1:], len(where.position)), block[new], owner[new]
+    of_observation = ends(np.bincount(owner, minlength=boosted.layout.n_observations))
+    counts = np.diff(of_observation)[observation]
+    run = np.repeat(np.arange(len(observation)), counts)
+    row = np.repeat(of_observation[observation] - ends(counts)[:-1], counts) + np.arange(len(run))
+    order = np.argsort(block[row], kind="stable")
+    row, run = row[order], run[order]
+    return Visits(ends(np.bincount(block[row], minlength=len(bounds))), run, begin[row], end[row])
 
 
 @kernel
@@ -169,94 +204,132 @@ def _mark(observations, offsets, sequences, seen):
 
 
 @kernel
-def _score_runs(chain, where, odds, slope, runs, which, begin, end, loose, gains):
-    """The gain, or U, L and slope, of all weights of the runs which[begin:end]."""
-    labels, offsets, sequence, set_of, dense = chain.labels, chain.offsets, chain.sequence, chain.set_of, chain.dense
-    alpha, v, gamma = chain.alpha, chain.v, chain.gamma
-    position, amount = where.position, where.amount
-    n_labels, width, widest, room = chain.score.shape[1], gamma.shape[1], 1, 1
-    for k in range(begin, end):
-        r = which[k]
-        widest = max(widest, n_labels * width if runs.family[r] == PAIR else width)
-        room = max(room, runs.size[r] * (2 * runs.most[r] + 1))
-    expected, right, terms = np.zeros(widest), np.zeros(widest), np.zeros(room)
-    exponents, amounts = np.empty(room), np.empty(room)
-    for k in range(begin, end):
-        r = which[k]
-        x, family, first_slot, size, most = runs.observation[r], runs.family[r], runs.begin[r], runs.size[r], runs.most[r]
-        range_of = 2 * most + 1
-        for c in range(size):
-            gains.slope[first_slot + c] = gains.high[first_slot + c] = gains.low[first_slot + c] = 0.0
-        for c in range(size * range_of):
-            terms[c] = 0.0
-        current, count, apart, before, last = -1, 0, 0, 0, -2
-        for j in range(where.ptr[x], where.ptr[x + 1] + 1):
-            n, t = -1, -1
-            if j < where.ptr[x + 1]:
-                t = position[j]
-                n = sequence[t]
-                first = t == offsets[n]
-                if (family == START and not first) or (family == PAIR and first):
-                    continue
-            if n != current:
-                if current >= 0 and count > 0:
-                    _take(chain, runs, r, current, count, apart, expected, right, odds, slope, terms, loose, gains)
-                    for y in range(n_labels * width if family == PAIR else width):
-                        expected[y] = right[y] = 0.0
-                current, count, apart, before, last = n, 0, 0, 0, -2
-                if n < 0:
-                    break
-            m = amount[j]
-            count += int(m)
-            if family == PAIR:
-                # the most positions of which no two follow each other: `apart` with all so far, `before` without the last
-                best = max((before if last == t - 1 else apart) + int(m), apart)
-                before, apart, last = apart, best, t
-                p = set_of[t]
-                for i in range(n_labels):
-                    a, at = m * alpha[t - 1, i], np.uint64(i * width)
-                    for y in range(np.uint64(width)):
-                        expected[at + y] += a * dense[p, i, y] * v[t, y]
-                right[labels[t - 1] * width + labels[t]] += m
-            else:
-                for y in range(width):
-                    expected[y] += m * gamma[t, y]
-                right[labels[t]] += m
-        if loose:
+def _score_runs(chain, where, odds, slope, runs, visits, chosen, first, last, loose, terms, gains):
+    """The gain, or U, L and slope, of all weights of the runs first..last - 1 that are chosen."""
+    n_labels, width, widest, room = chain.score.shape[1], chain.gamma.shape[1], 1, 1
+    for r in range(first, last):
+        if not chosen[r]:
             continue
-        for c in range(size):
-            found = 0
-            for e in range(range_of):
-                if terms[c * range_of + e] > 0.0:
-                    exponents[found], amounts[found] = e - most, terms[c * range_of + e]
+        widest = max(widest, n_labels * width if runs.family[r] == PAIR else width)
+        room = max(room, 2 * runs.most[r] + 1)
+        for slot in range(runs.begin[r], runs.begin[r] + runs.size[r]):
+            gains.slope[slot] = gains.high[slot] = gains.low[slot] = 0.0
+        if not loose:
+            for c in range(runs.term_ptr[r], runs.term_ptr[r + 1]):
+                terms[c] = 0.0
+    expected, right = np.zeros(widest), np.zeros(widest, np.int64)
+    for b in range(len(visits.ptr) - 1):
+        i, stop = visits.ptr[b], visits.ptr[b + 1]
+        i += np.searchsorted(visits.run[i:stop], first)
+        while i < stop and visits.run[i] < last:
+            r, begin, end = visits.run[i], visits.begin[i], visits.end[i]
+            i += 1
+            if not chosen[r]:
+                continue
+            if runs.family[r] == PAIR:
+                _sum_pairs(chain, where, odds, slope, runs, r, begin, end, expected, right, terms, loose, gains)
+            else:
+                _sum_labels(chain, where, odds, slope, runs, r, begin, end, expected, right, terms, loose, gains)
+    if loose:
+        return
+    exponents, amounts = np.empty(room), np.empty(room)
+    for r in range(first, last):
+        if not chosen[r]:
+            continue
+        most = runs.most[r]
+        for c in range(runs.size[r]):
+            found, begin = 0, runs.term_ptr[r] + c * (2 * most + 1)
+            for e in range(2 * most + 1):
+                if terms[begin + e] > 0.0:
+                    exponents[found], amounts[found] = e - most, terms[begin + e]
                     found += 1
-            _, gains.gain[first_slot + c] = _smallest(exponents, amounts, found)
+            _, gains.gain[runs.begin[r] + c] = _smallest(exponents, amounts, found)
 
 
 @kernel
-def _take(chain, runs, r, n, count, apart, expected, right, odds, slope, terms, loose, gains):
-    """What sequence n adds to the weights of a run."""
-    width, n_labels, most, v = chain.gamma.shape[1], chain.score.shape[1], runs.most[r], odds[n]
-    for c in range(runs.size[r]):
-        slot = runs.begin[r] + c
-        code = runs.code[slot]
-        at, n_most = code, count
-        if runs.family[r] == PAIR:
-            at = (code // n_labels) * width + code % n_labels
-            n_most = count if code // n_labels == code % n_labels else apart
-        low = -int(right[at])
-        high = n_most + low
-        if high <= low:
+def _sum_labels(chain, where, odds, slope, runs, r, begin, end, expected, right, terms, loose, gains):
+    """What the sequences of a block add to the weights of an observation and a label, sequence after sequence."""
+    labels, offsets, sequence, gamma = chain.labels, chain.offsets, chain.sequence, chain.gamma
+    position, amount, code = where.position, where.amount, runs.code
+    width, most, starts = gamma.shape[1], runs.most[r], runs.family[r] == START
+    j, first_slot, size, term = begin, runs.begin[r], runs.size[r], runs.term_ptr[r]
+    while j < end:
+        n = sequence[position[j]]
+        stop, count = offsets[n + 1], 0
+        for y in range(width):
+            expected[y] = 0.0
+            right[y] = 0
+        while j < end and position[j] < stop:
+            t = position[j]
+            if not starts or t == offsets[n]:
+                m = amount[j]
+                for y in range(width):
+                    expected[y] += m * gamma[t, y]
+                right[labels[t]] += int(m)
+                count += int(m)
+            j += 1
+        if count == 0:
             continue
-        moved = min(max(slope[n] * (expected[at] - right[at]), v * low), v * high)
-        if loose:
-            gains.slope[slot] += moved
-            gains.high[slot], gains.low[slot] = max(gains.high[slot], high), min(gains.low[slot], low)
+        v, q, each = odds[n], slope[n], 1.0 / count
+        for c in range(size):
+            label = code[first_slot + c]
+            own = right[label]
+            moved = min(max(q * (expected[label] - own) + v * own, 0.0), v * count)
+            if loose:
+                _take_loosely(gains, first_slot + c, moved - v * own, count - own, -own)
+            else:
+                up, base = moved * each, term + c * (2 * most + 1) + most - own
+                terms[base + count] += up
+                terms[base] += v - up
+
+
+@kernel
+def _sum_pairs(chain, where, odds, slope, runs, r, begin, end, expected, right, terms, loose, gains):
+    """The same of an observation and two labels; n_i of two different ones by the positions no two of which follow
+    each other: `apart` with all so far, `before` without the last."""
+    labels, offsets, sequence, set_of, dense = chain.labels, chain.offsets, chain.sequence, chain.set_of, chain.dense
+    alpha, v_of, position, amount, code = chain.alpha, chain.v, where.position, where.amount, runs.code
+    n_labels, width, most = chain.score.shape[1], alpha.shape[1], runs.most[r]
+    j, first_slot, size, term = begin, runs.begin[r], runs.size[r], runs.term_ptr[r]
+    while j < end:
+        n = sequence[position[j]]
+        stop, count, apart, before, last = offsets[n + 1], 0, 0, 0, -2
+        for y in range(n_labels * width):
+            expected[y] = 0.0
+            right[y] = 0
+        while j < end and position[j] < stop:
+            t = position[j]
+            if t > offsets[n]:
+                m, p = amount[j], set_of[t]
+                best = max((before if last == t - 1 else apart) + int(m), apart)
+                before, apart, last = apart, best, t
+                for i in range(n_labels):
+                    a, at = m * alpha[t - 1, i], np.uint64(i * width)
+                    for y in range(np.uint64(width)):
+                        expected[at + y] += a * dense[p, i, y] * v_of[t, y]
+                right[labels[t - 1] * width + labels[t]] += int(m)
+                count += int(m)
+            j += 1
+        if count == 0:
             continue
-        up = (moved - v * low) / (high - low)
-        base = c * (2 * most + 1) + most
-        terms[base + high] += up
-        terms[base + low] += max(v - up, 0.0)
+        v, q = odds[n], slope[n]
+        for c in range(size):
+            previous, label = code[first_slot + c] // n_labels, code[first_slot + c] % n_labels
+            at, most_here = previous * width + label, count if previous == label else apart
+            own = right[at]
+            moved = min(max(q * (expected[at] - own) + v * own, 0.0), v * most_here)
+            if loose:
+                _take_loosely(gains, first_slot + c, moved - v * own, most_here - own, -own)
+            else:
+                up, base = moved / most_here, term + c * (2 * most + 1) + most - own
+                terms[base + most_here] += up
+                terms[base] += v - up
+
+
+@kernel
+def _take_loosely(gains, slot, moved, high, low):
+    gains.slope[slot] += moved
+    gains.high[slot], gains.low[slot] = max(gains.high[slot], high), min(gains.low[slot], low)
 
 
 @kernel
