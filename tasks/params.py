@@ -16,7 +16,14 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options, perceptron_options
+from espalier.engine.families import (
+    FAMILIES,
+    boosting_options,
+    gp_options,
+    hmm_options,
+    hmsvm_options,
+    perceptron_options,
+)
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
@@ -289,6 +296,43 @@ class Perceptron:
 
 
 @dataclass
+class Boosting:
+    bound: str = option(
+        "exact", "what a round makes smallest: the odds themselves (exact), after the tight bound has chosen a weight; "
+        "the tight bound, one for each sequence; or the loose one for all, by short steps", "text",
+        tuple(boosting_options.BOUNDS),
+    )  # fmt: skip
+    examples: str = option(
+        "sequences", "what is right or wrong: whole labellings; positions by themselves, without weights for pairs of "
+        "labels; or positions given the right label before (neighbours)", "text", tuple(boosting_options.EXAMPLES),
+    )  # fmt: skip
+    rounds: int = option(
+        1000, "weights that move, one after the other, at most; the round that does best on the development data is "
+        "kept, without such data the last one", "int", least=1,
+    )  # fmt: skip
+    look: int = option(
+        10, "rounds from one look at the development data to the next; 20 looks without a better one are the end, or "
+        "as many rounds as train.patience says", "int", least=1,
+    )  # fmt: skip
+    pi: float = option(
+        0.9, "a sequence of T tokens counts pi^T: below 1 the odds against long ones, which grow as fast, do not "
+        "decide all", "number", least=1e-6, most=1,
+    )  # fmt: skip
+    epsilon: float = option(
+        0.001, "more of it, shorter steps: what a weight that is always right, or always wrong, is taken to be in "
+        "error by", "number", least=1e-12,
+    )  # fmt: skip
+    scheme: str | None = option(
+        None, "transitions that this tagging scheme forbids (auto: that of the labels) are impossible in training and "
+        "in answers; null allows all", "text?", (AUTO, *PREFIXES),
+    )  # fmt: skip
+    pairs: str = option(
+        "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
+    )
+    start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+
+
+@dataclass
 class Kernel:
     """What all kernel machines have."""
 
@@ -339,7 +383,8 @@ class Hmsvm(Kernel):
 @dataclass
 class Train:
     max_iterations: int = option(
-        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons) at most", "int", least=1
+        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons, rounds of boosting) at most", "int",
+        least=1,
     )
     tolerance: float = option(
         0.0004, "stop when the last third of the iterations, 30 at least, lowered the objective by less than "
@@ -457,6 +502,7 @@ class Params:
     gp: Gp = field(default_factory=Gp)
     hmsvm: Hmsvm = field(default_factory=Hmsvm)
     perceptron: Perceptron = field(default_factory=Perceptron)
+    boosting: Boosting = field(default_factory=Boosting)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
@@ -472,7 +518,7 @@ class Params:
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron | Boosting:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 

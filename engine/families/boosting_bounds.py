@@ -5,8 +5,8 @@ and n_i the largest that any labelling can have: the positions that hold the obs
 those of them of which no two follow each other. The exponential is below its chord, so with ū the mean of u over
 labellings that are wrong
 
-    tight    Z(D) <= sum_i D(i) [ s_i e^(D L_i) + (1 - s_i) e^(D U_i) ],  s_i = (U_i - ū_i) / (U_i - L_i)      (3.35-3.36)
-    loose    Z(D) <= s e^(D L) + (1 - s) e^(D U),  L and U over all sequences                                  (3.26-3.28)
+    tight    Z(D) <= sum_i D(i) [ s_i e^(D L_i) + (1 - s_i) e^(D U_i) ],  s_i = (U_i - ū_i) / (U_i - L_i)  (3.35-3.36)
+    loose    Z(D) <= s e^(D L) + (1 - s) e^(D U),  L and U over all sequences  (3.26-3.28)
 
 Terms of the tight bound are added up by their exponents, integers, so that a step of its minimisation costs as many
 as there are different ones. It is minimised where  sum_{e>0} e C_e e^(e D) = sum_{e<0} |e| C_e e^(e D), by Newton's
@@ -129,10 +129,8 @@ class Candidates:
         """
         boosted = self.boosted
         run = int(self.of_observation[feature.family][feature.observation])
-        weight = epsilon * boosted.total
-        return _tight_step(
-            boosted.chain, held, boosted.odds, boosted.slope, self.runs, run, feature.slot - self.runs.begin[run], weight
-        )
+        index, weight = feature.slot - self.runs.begin[run], epsilon * boosted.total
+        return _tight_step(boosted.chain, held, boosted.odds, boosted.slope, self.runs, run, index, weight)
 
     def is_exact(self, feature: Feature) -> bool:
         """Whether the tight bound is the loss: u has no values but U and L where a sequence counts 1 at most."""
@@ -401,7 +399,8 @@ def _tight_step(chain, held, odds, slope, runs, r, c, weight):
             if family == PAIR:
                 best = max((before if last == t - 1 else apart) + int(m), apart)
                 before, apart, last = apart, best, t
-                expected += m * chain.alpha[t - 1, previous] * chain.dense[chain.set_of[t], previous, label] * chain.v[t, label]
+                here = chain.dense[chain.set_of[t], previous, label] * chain.v[t, label]
+                expected += m * chain.alpha[t - 1, previous] * here
                 right += int(m) * (chain.labels[t] == label and chain.labels[t - 1] == previous)
             else:
                 expected += m * chain.gamma[t, label]

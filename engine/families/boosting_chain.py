@@ -1,8 +1,8 @@
 """Sequences whose weights move one at a time: their scores are kept, and a recursion is made where they have changed.
 
-    l_i = log Z_i - F(y^i),  log w'_i = log w_i + T_i log pi,  v_i = w'_i (e^l_i - 1),  R = sum_i v_i (LABELSEQ 3.6, 3.12)
+    l_i = log Z_i - F(y^i),  log w'_i = log w_i + T_i log pi,  v_i = w'_i (e^l_i - 1),  R = sum_i v_i
 
-v_i / R is the distribution D(i) over sequences (3.18). All v are kept in units of e^reference, which is set to log R
+(LABELSEQ 3.6, 3.12). v_i / R is the distribution D(i) over sequences (3.18). All v are kept in units of e^reference, which is set to log R
 anew where R has fallen far; numbers that were not renewed since then stay comparable. What a sequence has depends on
 its scores alone, and these are sums of steps in the order of the rounds: who repeats them has the same bytes.
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.chain.pair_sets import Inverse, PairSets, invert, occurrences, pair_sets
-from espalier.engine.chain.scores import SAFE_RANGE, pair_scores, padded, position_scores
+from espalier.engine.chain.scores import SAFE_RANGE, padded, pair_scores, position_scores
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
@@ -342,11 +342,11 @@ def _recursions(chain, sequences, begin, end):
 
 @kernel
 def _along(chain, held, feature, step, log_weights, reference, begin, end, found):
-    """v_i and its two derivatives in the weight of a feature, which stands `step` further; pairs hold the step already.
+    """v_i and its two derivatives in the weight of a feature, which stands `step` further; pairs hold it already.
 
-    The forward variable alpha of a weight is a sum over labellings of e^F: its derivatives are those with the count, and
-    the squared count, of the feature. Each step of the recursion takes them along; where the feature counts m times,
-    value, slope and bend become  a, b + m a, c + 2 m b + m^2 a.
+    The forward variable is a sum of e^F over labellings: its derivatives are the sums of e^F times the count of the
+    feature, and times the count squared. The recursion takes them along; where the feature counts m times, value,
+    slope and bend become  a, b + m a, c + 2 m b + m^2 a.
     """
     labels, offsets, set_of, score, dense = chain.labels, chain.offsets, chain.set_of, chain.score, chain.dense
     pair, family, previous, label = chain.pair, feature.family, feature.previous, feature.label

@@ -1,4 +1,4 @@
-"""How boosting chooses weights and how far they move, by name; loads neither numpy nor numba, for parameters and help."""
+"""How boosting chooses and moves weights, by name; loads neither numpy nor numba, for parameters and help."""
 
 from typing import NamedTuple
 

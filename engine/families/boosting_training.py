@@ -47,7 +47,7 @@ class Boosting:
         check_labels(data.labels, layout)
         refuse_triples_in(layout, "boosting")
         if len(data.token_weights):
-            raise EspalierError("boosting learns from whole sequences and takes no token weights: give them to sequences")
+            raise EspalierError("boosting weighs whole sequences and takes no token weights: give them to sequences")
         if data.valued.shape[1]:
             raise EspalierError("boosting counts observations and takes no values: leave %v out of the templates")
         if not np.any(data.weights > 0.0):
@@ -191,7 +191,7 @@ def fit(
         slots, steps = state.vectors["slots"].tolist(), state.vectors["steps"].tolist()
         training.repeat(state.vectors["slots"], state.vectors["steps"], state.extra["reference"])
     while reason is None:
-        reason, more = _round(training)
+        reason, more = one_round(training)
         if reason is not None:
             break
         iteration += 1
@@ -211,7 +211,7 @@ def fit(
     )
 
 
-def _round(training: Boosting) -> tuple[str | None, dict]:
+def one_round(training: Boosting) -> tuple[str | None, dict]:
     """One round: (why there was none, None where there was one; the weight that moved, how far, Z)."""
     if training.done:
         return "odds", {}
@@ -234,3 +234,10 @@ def record_of(training: Boosting, iteration: int, more: dict | None = None) -> d
         record |= {"family": FAMILIES[family], "observation": observation, "previous": previous, "label": label}
         record |= {name: more[name] for name in ("step", "z", "bound")}
     return record | active_weights(training.layout, training.theta)
+
+
+def boosted_bytes(training: Boosting) -> int:
+    """Of the arrays that a training keeps beside its data and its weights."""
+    boosted, candidates = training.boosted, training.candidates
+    tuples = boosted.chain, boosted.where, candidates.visits, candidates.runs
+    return sum(array.nbytes for one in tuples for array in one) + candidates.terms.nbytes

@@ -46,7 +46,7 @@ def differences(problem, weights, feature, pi=1.0, allowed=None):
 
 
 def ranges(problem, feature):
-    """(L_i, U_i) of each sequence with a weight: from no count at all to the largest of any labelling, wrong or right"""
+    """(L_i, U_i) of each sequence with a weight: from no count at all to the largest of any labelling"""
     found = []
     for x, right, w in zip(problem.sequences, problem.labels, problem.weights, strict=True):
         if w:
