@@ -2,9 +2,10 @@
 
     l_i = log Z_i - F(y^i),  log w'_i = log w_i + T_i log pi,  v_i = w'_i (e^l_i - 1),  R = sum_i v_i
 
-(LABELSEQ 3.6, 3.12). v_i / R is the distribution D(i) over sequences (3.18). All v are kept in units of e^reference, which is set to log R
-anew where R has fallen far; numbers that were not renewed since then stay comparable. What a sequence has depends on
-its scores alone, and these are sums of steps in the order of the rounds: who repeats them has the same bytes.
+(LABELSEQ 3.6, 3.12). v_i / R is the distribution D(i) over sequences (3.18). All v are kept in units of e^reference,
+which is set to log R anew where R has fallen far; numbers that were not renewed since then stay comparable. What a
+sequence has depends on its scores alone, and these are sums of steps in the order of the rounds: who repeats them has
+the same bytes.
 
 A recursion is that of `engine.chain.forward_backward` for one sequence. It scales in the linear domain, which boosting
 does not leave: scores that span more in one step stop it (`TooWide`).

@@ -125,7 +125,8 @@ def test_bounds_of_the_figure():
         loose = oracle.loose(rows, limits, step)
         assert exact <= tight * (1 + SUMS) <= loose * (1 + 2 * SUMS)
         assert step == 0.0 or exact < tight < loose
-    least = [oracle.smallest(lambda d, bound=bound: bound(rows, limits, d))[1] for bound in (oracle.tight, oracle.loose)]
+    bounds = oracle.tight, oracle.loose
+    least = [oracle.smallest(lambda d, bound=bound: bound(rows, limits, d))[1] for bound in bounds]
     assert least[0] < least[1]
 
 
