@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.families.boosting_chain import PAIR, START, UNIGRAM, BoostedChain, Feature, Held
+from espalier.engine.families.boosting_chain import PAIR, START, UNIGRAM, BoostedChain, Feature, Holders
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.grouping import ends
 from espalier.engine.runtime.jit import kernel
@@ -35,7 +35,7 @@ LARGEST_POWER = 600.0  # of an exponent times a step
 CLOSE = 1e-5  # of the logarithms whose difference is brought to zero: what a bound loses by it is the square
 
 
-class Runs(NamedTuple):
+class CandidateRuns(NamedTuple):
     """The weights of one observation in one family each: what is scored at a time."""
 
     family: np.ndarray  # int64 [R]
@@ -122,7 +122,7 @@ class Candidates:
         s = min(max(s, 0.0), 1.0)
         return math.log((epsilon - low * s) / (epsilon + high * (1.0 - s))) / (high - low)
 
-    def tight_step(self, feature: Feature, held: Held, epsilon: float) -> float:
+    def tight_step(self, feature: Feature, held: Holders, epsilon: float) -> float:
         """Where the tight bound is smallest, with two sequences of weight `epsilon` more, once right and once wrong.
 
         That is what epsilon is in (3.37) for U = 1 and L = -1: it keeps a step finite whose U or L is 0.
@@ -137,7 +137,7 @@ class Candidates:
         return bool(self.runs.most[self.of_observation[feature.family][feature.observation]] <= 1)
 
 
-def make_runs(boosted: BoostedChain) -> Runs:
+def make_runs(boosted: BoostedChain) -> CandidateRuns:
     layout, families, observations, begins, sizes = boosted.layout, [], [], [], []
     code = np.empty(layout.size, np.int64)
     for family, name in enumerate(("unigram", "start", "bigram")):
@@ -153,12 +153,12 @@ def make_runs(boosted: BoostedChain) -> Runs:
     runs = [np.concatenate(column).astype(np.int64) for column in (families, observations, begins, sizes)]
     most = np.empty(len(runs[0]), np.int64)
     chunks = balanced(np.diff(boosted.where.ptr)[runs[1]] + 1, PIECES)
-    found = Runs(*runs, most, code, np.empty(0, np.int64))
+    found = CandidateRuns(*runs, most, code, np.empty(0, np.int64))
     threads.run(lambda piece: _find_most(boosted.chain, boosted.where, found, *piece), chunks)
     return found._replace(term_ptr=ends(found.size * (2 * most + 1)))
 
 
-def make_visits(boosted: BoostedChain, runs: Runs) -> Visits:
+def make_visits(boosted: BoostedChain, runs: CandidateRuns) -> Visits:
     bounds = balanced(boosted.lengths, max(1, len(boosted.data.labels) // BLOCK_TOKENS))
     last = boosted.data.offsets[[end for _, end in bounds]]  # positions at which blocks end
     where, observation = boosted.where, runs.observation

@@ -45,7 +45,7 @@ class Feature(NamedTuple):
     label: int
 
 
-class Held(NamedTuple):
+class Holders(NamedTuple):
     """The sequences that may count a feature, and its occurrences in them."""
 
     sequences: np.ndarray  # int64, ascending
@@ -54,7 +54,7 @@ class Held(NamedTuple):
     amount: np.ndarray  # float64
 
 
-class Chain(NamedTuple):
+class MovingChain(NamedTuple):
     """The data as kernels see them; W labels with padding, D distinct sets of observations with weights for pairs."""
 
     labels: np.ndarray  # int32 [T]
@@ -127,7 +127,7 @@ class BoostedChain:
 
     # Moving a weight.
 
-    def held(self, feature: Feature) -> Held:
+    def held(self, feature: Feature) -> Holders:
         """Where it may count: a start weight at first positions, one of pairs at all others."""
         run = slice(self.where.ptr[feature.observation], self.where.ptr[feature.observation + 1])
         position, amount = self.where.position[run], self.where.amount[run]
@@ -137,9 +137,9 @@ class BoostedChain:
             kept = first if feature.family == START else ~first
             position, amount, owner = position[kept], amount[kept], owner[kept]
         begin = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else np.empty(0, np.int64)
-        return Held(owner[begin].astype(np.int64), np.append(begin, len(owner)), position, amount)
+        return Holders(owner[begin].astype(np.int64), np.append(begin, len(owner)), position, amount)
 
-    def move(self, feature: Feature, held: Held, step: float) -> None:
+    def move(self, feature: Feature, held: Holders, step: float) -> None:
         """Add a step to the scores; `renew` must follow."""
         if feature.family != PAIR:
             _add(self.chain.score, held.position, held.amount, feature.label, step)
@@ -161,7 +161,7 @@ class BoostedChain:
 
     # The loss along one weight.
 
-    def along(self, feature: Feature, held: Held, step: float) -> tuple[float, float, float]:
+    def along(self, feature: Feature, held: Holders, step: float) -> tuple[float, float, float]:
         """(sum of v_i over the sequences that hold it, its two derivatives) with the weight `step` further.
 
         By the forward recursion alone, of Z and its derivatives side by side. inf where scores are too wide.
@@ -184,14 +184,14 @@ class BoostedChain:
         return value, slope, bend
 
 
-def make_chain(data: Dataset, layout: Layout, sets: PairSets, transitions: Transitions | None) -> Chain:
+def make_chain(data: Dataset, layout: Layout, sets: PairSets, transitions: Transitions | None) -> MovingChain:
     tokens, n_labels = len(data.labels), layout.n_labels
     width, n_sets = padded(n_labels), len(sets.ptr) - 1
     rows = tokens, width
     may_follow = np.ones((n_labels, n_labels), bool) if transitions is None else transitions.pair
     ends = (np.ones(n_labels, bool),) * 2 if transitions is None else (transitions.start, transitions.end)
     owner = np.repeat(np.arange(len(data.weights), dtype=np.int32), np.diff(data.offsets))
-    return Chain(
+    return MovingChain(
         data.labels, data.offsets, owner, sets.of_position, np.empty((tokens, n_labels)),
         np.empty((n_sets, n_labels, n_labels)), np.zeros((n_sets, width, width)), np.zeros((n_sets, width, width)),
         np.empty(n_sets), np.empty(n_sets), np.ascontiguousarray(may_follow), *map(np.ascontiguousarray, ends),

@@ -19,7 +19,7 @@ from espalier.engine.chain.pair_sets import check_labels, check_observations, ch
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.boosting_bounds import LONGEST_STEP, Candidates
-from espalier.engine.families.boosting_chain import BoostedChain, Feature, Held
+from espalier.engine.families.boosting_chain import BoostedChain, Feature, Holders
 from espalier.engine.families.boosting_options import BOUNDS, EXAMPLES, BoostingOptions
 from espalier.engine.families.memm import local_problem
 from espalier.engine.labels.scheme import Transitions
@@ -35,7 +35,7 @@ FALLEN = 100.0  # log R is so far below the unit of odds when they get a new one
 NEAR = 1e-3  # a step of Newton's method this short is the last: what is left of it is the square
 
 
-class Boosting:
+class BoostingRounds:
     """One training, round by round: `choose`, `step`, `move`."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Boosting:
         slot, gain = self.candidates.best()
         return self.candidates.feature(slot), gain
 
-    def step(self, feature: Feature, held: Held) -> float:
+    def step(self, feature: Feature, held: Holders) -> float:
         """How far it moves."""
         if self.options.bound == "loose":
             return self.candidates.loose_step(feature.slot, self.options.epsilon)
@@ -96,7 +96,7 @@ class Boosting:
             return step
         return self.exact_step(feature, held, step)
 
-    def exact_step(self, feature: Feature, held: Held, step: float) -> float:
+    def exact_step(self, feature: Feature, held: Holders, step: float) -> float:
         """Where Z is smallest, beginning at a step that lowers it; with two sequences more for epsilon."""
         weight = self.options.epsilon * self.boosted.total
 
@@ -125,7 +125,7 @@ class Boosting:
             step, (value, slope, bend) = step + further, found
         return step
 
-    def move(self, feature: Feature, held: Held, step: float) -> None:
+    def move(self, feature: Feature, held: Holders, step: float) -> None:
         """Move a weight, and renew all that it has changed."""
         boosted = self.boosted
         self.theta[feature.slot] += step
@@ -181,7 +181,7 @@ def fit(
 
     The objective is log R, that of the exponential loss; a record also tells the weight that moved, by how much, and Z.
     """
-    training = Boosting(data, layout, options, theta, transitions)
+    training = BoostingRounds(data, layout, options, theta, transitions)
     monitor = Monitor(options.rounds, 0.0, options.rounds + 1, on_iteration=listen, keeper=keeper)
     slots, steps, state = [], [], monitor.earlier(layout.size)
     if state is None:
@@ -211,7 +211,7 @@ def fit(
     )
 
 
-def one_round(training: Boosting) -> tuple[str | None, dict]:
+def one_round(training: BoostingRounds) -> tuple[str | None, dict]:
     """One round: (why there was none, None where there was one; the weight that moved, how far, Z)."""
     if training.done:
         return "odds", {}
@@ -227,7 +227,7 @@ def one_round(training: Boosting) -> tuple[str | None, dict]:
     }  # fmt: skip
 
 
-def record_of(training: Boosting, iteration: int, more: dict | None = None) -> dict:
+def record_of(training: BoostingRounds, iteration: int, more: dict | None = None) -> dict:
     record = {"iteration": iteration, "objective": training.log_odds}
     if more:
         family, observation, previous, label = (int(c[0]) for c in training.layout.slots([more["slot"]]))
@@ -236,7 +236,7 @@ def record_of(training: Boosting, iteration: int, more: dict | None = None) -> d
     return record | active_weights(training.layout, training.theta)
 
 
-def boosted_bytes(training: Boosting) -> int:
+def boosted_bytes(training: BoostingRounds) -> int:
     """Of the arrays that a training keeps beside its data and its weights."""
     boosted, candidates = training.boosted, training.candidates
     tuples = boosted.chain, boosted.where, candidates.visits, candidates.runs

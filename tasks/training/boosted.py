@@ -11,7 +11,7 @@ from espalier.engine import warm_start
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.families.boosting import ROUNDS, BoostingLabeller, rounds_of
 from espalier.engine.families.boosting_options import BoostingOptions
-from espalier.engine.families.boosting_training import Boosting, boosted_bytes, one_round
+from espalier.engine.families.boosting_training import BoostingRounds, boosted_bytes, one_round
 from espalier.engine.families.boosting_training import fit as boost
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.losses.fixed_transitions import refuse_broken
@@ -78,7 +78,7 @@ def rounds_timed(job: Job, part: Dataset, options: Options) -> tuple[float, int]
     """(seconds of a round over a sample, whatever it weighs; bytes that its positions and bounds take)"""
     data = part._replace(weights=np.ones(len(part.weights)))
     layout = make_layout("seen", data, len(job.labels), job.kinds, options.start)
-    training = Boosting(data, layout, options_of(job), transitions=transitions_of(job))
+    training = BoostingRounds(data, layout, options_of(job), transitions=transitions_of(job))
     if one_round(training)[0] is not None:
         return 0.0, boosted_bytes(training)
     begin = time.perf_counter()

@@ -12,7 +12,7 @@ from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import boosting_training as training
 from espalier.engine.families.boosting_options import BOUNDS, BoostingOptions
-from espalier.engine.families.boosting_training import Boosting, fit
+from espalier.engine.families.boosting_training import BoostingRounds, fit
 from espalier.engine.labels.scheme import Transitions
 from espalier.engine.losses.exponential_loss import ExponentialObjective
 from espalier.engine.runtime import threads
@@ -32,7 +32,7 @@ def begun(problem, options=None, seed=None, layout="seen", transitions=None):
     """(packed, a training of it from weights at random)"""
     packed = pack(problem, layout)
     theta = None if seed is None else random_theta(packed.layout.size, seed, scale=0.7)
-    return packed, Boosting(*packed[1:], options or BoostingOptions(pi=0.7), theta, transitions)
+    return packed, BoostingRounds(*packed[1:], options or BoostingOptions(pi=0.7), theta, transitions)
 
 
 def rows_of(packed, made, slot, pi=0.7, allowed=None):
@@ -196,7 +196,7 @@ def test_positions_by_themselves(examples):
     """AdaBoost.MR: a labelling differs from the right one at one position; neighbours: given the right label before."""
     problem = PROBLEMS[0]
     packed = pack(problem, "seen")
-    made = Boosting(*packed[1:], BoostingOptions("tight", examples, pi=0.7))
+    made = BoostingRounds(*packed[1:], BoostingOptions("tight", examples, pi=0.7))
     for _ in range(5):
         training.one_round(made)
     weights = weights_of(packed.layout, made.theta)
