@@ -66,7 +66,7 @@ def standings_text(figures: dict, root) -> str:
     """The entrants, what became of the others and the next step, for people."""
     from espalier.tasks.judging import headline
     from espalier.tasks.pages import tournament_page as page
-    from espalier.tasks.pages.page import number, percent
+    from espalier.tasks.pages.page import capital, number, percent
 
     head, by_dev = headline.HEADS[figures["measure"]], figures["chosen_by"] == "dev"
     heads = ("entrant", *([f"dev {head}"] if by_dev else []), f"test {head}", "against the winner", "active",
@@ -78,5 +78,7 @@ def standings_text(figures: dict, root) -> str:
                      page.span(row["against_winner"]), number(row["active"]), page.trained_in(times),
                      page.speed(figures, times), percent(row["calibration_error"], 2)))  # fmt: skip
     lines = [table_text(heads, rows), *(f"{row['name']} is {row['how']}: {row['why']}" for row in figures["others"])]
-    lines.append(f"{page.verdict(figures)}; it is the candidate now, and `{page.next_command(figures)}` decides on it")
+    lines.append(
+        f"{capital(page.verdict(figures))}; it is the candidate now, and `{page.next_command(figures)}` decides on it"
+    )
     return "\n".join([*lines, f"page {root / page.PAGE}"])

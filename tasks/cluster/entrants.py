@@ -8,7 +8,7 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.tasks.cluster.worker import begun
-from espalier.tasks.cluster.workers import POLL, Say, Workers, job_of, make_client, parse
+from espalier.tasks.cluster.workers import PATIENCE, POLL, Say, Workers, job_of, make_client, parse
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.tournament.competing import Ended, Place, train_here
@@ -45,10 +45,11 @@ class OnWorkers(Place):
         future = self.workers.client.submit(train_entrant, str(self.workers.folder), params, key, pure=False)
         try:
             while not ended.is_set():
+                done = future.done()
                 try:
-                    return future.result(timeout=POLL)
+                    return future.result(timeout=PATIENCE if done else POLL)
                 except (Waited, TimeoutError):
-                    if future.done():
+                    if done:
                         raise
             raise Ended("the tournament was ended")
         except Exception as error:

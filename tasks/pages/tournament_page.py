@@ -77,7 +77,7 @@ def verdict(figures: Figures) -> str:
         "on the test data, as there are no development data: its figures there are those of the luckiest"
     )  # fmt: skip
     shared = f", the smallest of {equal} with the same" if equal > 1 else ""
-    return f"{first['name']} has {by} {where}{shared}"
+    return f"of {count(len(figures['entrants']), 'model')} {first['name']} has {by} {where}{shared}"
 
 
 def as_page(figures: Figures, times: dict[str, dict], project: str, time: str) -> str:

@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     now: bool = False
 
 
-class Memory:
+class MemoryBudget:
     """What all trainings of this machine may take together: who needs more than is free waits for others to end."""
 
     def __init__(self, allowed: int):
@@ -132,7 +132,7 @@ class Competition:
     params: Params
     entrants: list[Entrant]
     keys: dict[str, str]
-    memory: Memory
+    memory: MemoryBudget
     ended: threading.Event = field(default_factory=threading.Event)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
@@ -142,8 +142,6 @@ class Competition:
         entrants = entrants_of(params, **options)
         threads.set_threads(params.compute.threads)
         clear_dead(root)
-        if not store.read_manifest(root)["splits"]["test"]["sequences"]:
-            raise EspalierError("no test data to compare models on: set ingest.test_share or ingest.test_path")
         if (root / store.CHAMPION).is_file():
             store.read_model(root / store.CHAMPION)
         if params.train.initial:
@@ -151,7 +149,7 @@ class Competition:
         data = data_hashes(root)
         keys = {entrant.name: key_of(root, entrant, data) for entrant in entrants}
         allowed = plan.allowed_bytes(params) - plan.PROCESS
-        return cls(root, params, entrants, keys, Memory(max(1, allowed)))
+        return cls(root, params, entrants, keys, MemoryBudget(max(1, allowed)))
 
     # One entrant.
 
@@ -222,7 +220,7 @@ class Competition:
                  "now": self.outcomes[entrant.name].now}  # fmt: skip
         contender = Contender(
             entrant.name, entrant.family, entrant.settings, said["dev"], said["test"], "probability" in model.can,
-            model.labels, sum(model.sizes().values()), kept.model.stat().st_size, record["model"], model.info,
+            model.labels, sum(model.sizes().values()), kept.model.stat().st_size, record["files"][0], model.info,
         )  # fmt: skip
         return contender, times
 

@@ -77,26 +77,31 @@ class Kept:
     def model(self) -> Path:
         return self.folder / "candidate.model"
 
+    @property
+    def trace(self) -> Path:
+        return self.folder / "trace.jsonl"
+
     def record(self) -> dict | None:
         """How the model came to be; None where nothing is kept, or not what was written."""
         try:
             found = store.read_json(self.folder / "trained.json", Table(ANY))
-            return found if found["model"] == store.file_hash(self.model) else None
+            return found if found["files"] == [store.file_hash(path) for path in (self.model, self.trace)] else None
         except (EspalierError, OSError, KeyError):
             return None
 
     def write(self, trained: Trained, times: dict[str, Any]) -> None:
         """The model first, and last what says that it is whole; `times` are put into it."""
         store.write_model(self.model, trained.model)
-        store.write_jsonl(self.folder / "trace.jsonl", trained.trace)
-        record = times | {"model": store.file_hash(self.model), "iterations": trained.seconds,
-                          "figures": trained.figures, "note": trained.note, "path": trained.path}  # fmt: skip
+        store.write_jsonl(self.trace, trained.trace)
+        files = [store.file_hash(path) for path in (self.model, self.trace)]
+        record = times | {"files": files, "iterations": trained.seconds, "figures": trained.figures,
+                          "note": trained.note, "path": trained.path}  # fmt: skip
         store.write_json(self.folder / "trained.json", record)
 
     def trained(self) -> Trained:
         """What `train.write` needs to make it the candidate."""
         record, model = self.record(), store.read_model(self.model)
-        trace = store.read_jsonl(self.folder / "trace.jsonl", Table(ANY))
+        trace = store.read_jsonl(self.trace, Table(ANY))
         path = record["path"] or NO_PATH
         return Trained(model, trace, record["iterations"], record["figures"], record["note"], path)
 
