@@ -135,7 +135,8 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
     if trace and "active_trigram" in trace[-1]:
         learning.insert(-1, "active_trigram")
     folder = root / store.CURVES
-    store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in trace))
+    learnt = trace if len(trace) > 1 else []  # one point is no curve
+    store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in learnt))
     store.write_csv(folder / "confusion.csv", ["label", "predicted", "count"], confusions)
     for name, rows in slices.items():
         heads = list(rows[0]) if rows else list(CALIBRATION)
