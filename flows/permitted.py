@@ -30,7 +30,7 @@ VALUES = {
     "crf": ("solver", "rho1", "rho2", "pairs", "start", "stop", "start_from", "sparse", "loss", "pi", "scheme"),
     "memm": ("solver", "rho1", "rho2", "pairs", "start", "weights"),
     "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
-    "perceptron": ("update", "lead", "c", "gamma", "epochs", "average", "pairs", "start"),
+    "perceptron": ("update", "lead", "c", "gamma", "epochs", "parts", "average", "pairs", "start"),
     "gp": ("degree", "kappa", "eta", "method", "share", "coordinates", "threshold", "pick", "pairs", "start"),
     "hmsvm": ("degree", "C", "eta", "slack", "margin", "gap", "pairs", "start"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),

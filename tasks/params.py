@@ -280,6 +280,10 @@ class Perceptron:
         20, "passes over the training data at most; the one that does best on the development data is kept, without "
         "such data the last one", "int", least=1,
     )  # fmt: skip
+    parts: int = option(
+        1, "1: one sequence after the other; n: n parts of the data are learned from at the same time, by threads, and "
+        "their weights are mixed after each epoch, which is another model", "int", least=1, most=1024,
+    )  # fmt: skip
     average: bool = option(
         True, "perceptron, pa: keep the mean of the weights after every sequence, not the last ones", "bool"
     )

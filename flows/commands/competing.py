@@ -81,4 +81,6 @@ def standings_text(figures: dict, root) -> str:
     lines.append(
         f"{capital(page.verdict(figures))}; it is the candidate now, and `{page.next_command(figures)}` decides on it"
     )
+    if (root / ".dvc").is_dir():
+        lines.append("not recorded in DVC, which has the model of params.yaml: `dvc checkout` brings that back")
     return "\n".join([*lines, f"page {root / page.PAGE}"])

@@ -5,6 +5,7 @@ Run by test_retrain.py in a process of its own: `python embedded_runs.py PROJECT
 """
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -115,6 +116,8 @@ def main(root: Path) -> dict:
         options = {"families": ["hmm", "perceptron"], "settings": ["perceptron.update=pa"]}
         result["tournament_figures"] = run_tournament(root, options)
         result["tournament"] = told(client, 4)
+        # As after any run with other parameters than those of the file, DVC has what was there before.
+        subprocess.run([sys.executable, "-m", "dvc", "checkout", "-q", "-f"], cwd=root, check=True, timeout=300)
     return result
 
 

@@ -66,7 +66,7 @@ class TestEmbedded:
     def test_a_tournament_has_a_task_for_each_entrant_and_one_that_fails_harms_no_other(self, told):
         found, figures = told["tournament"], told["tournament_figures"]
         assert (found["state"], sorted(found["tasks"])) == ("COMPLETED", [
-            ["entrant", "COMPLETED", 1], ["entrant", "COMPLETED", 1], ["entrant", "FAILED", 1],
+            ["hmm", "FAILED", 1], ["perceptron", "COMPLETED", 1], ["perceptron update=pa", "COMPLETED", 1],
             ["standings", "COMPLETED", 1],
         ])  # fmt: skip
         assert set(found["artefacts"]) == {"tournament"}, "the bar is gone"
