@@ -52,9 +52,9 @@ class Measured(NamedTuple):
     lengths: np.ndarray  # int64 [N]
 
 
-def measure(data: Dataset, model: Labeller) -> Measured:
-    """The part of one shard, which is in the numbering of the model."""
-    predicted, lengths = model.decoded(data), np.diff(data.offsets)
+def measure(data: Dataset, model: Labeller, predicted: np.ndarray | None = None) -> Measured:
+    """The part of one shard, which is in the numbering of the model; `predicted` are its labels if they are known."""
+    predicted, lengths = model.decoded(data) if predicted is None else predicted, np.diff(data.offsets)
     if "probability" not in model.can:
         return Measured(predicted, *np.full((2, len(predicted)), np.nan), np.full(len(lengths), np.nan), lengths)
     at, known, marginals = np.arange(len(data.labels)), data.labels >= 0, model.marginals(data)
