@@ -56,8 +56,9 @@ def test_the_report_adds_up_what_a_weight_has_done():
 @pytest.mark.parametrize(
     "rows",
     ["many", [["unigram", "U", None, "X", 1.0]], [["unigram", "U", "X", "X", 1.0, 0.5]],
-     [["bigram", "U", None, "X", 1, 0.5]], [["unigram", "U", None, "W", 1.0, 0.5]], [["unigram", 3, None, "X", 1.0, 0.5]],
-     [["unigram", "U", None, "X", float("nan"), 0.5]], [["trigram", "U", "X", "X", 1.0, 0.5]]],
+     [["bigram", "U", None, "X", 1, 0.5]], [["unigram", "U", None, "W", 1.0, 0.5]],
+     [["unigram", 3, None, "X", 1.0, 0.5]], [["unigram", "U", None, "X", float("nan"), 0.5]],
+     [["trigram", "U", "X", "X", 1.0, 0.5]]],
     ids=str,
 )  # fmt: skip
 def test_rounds_of_a_file_that_are_none(rows):
@@ -68,7 +69,7 @@ def test_rounds_of_a_file_that_are_none(rows):
 
 def test_it_stops_when_no_look_finds_better(tmp_path):
     """After `LOOKS` looks, or as many rounds as train.patience says; the last round of all is looked at, too."""
-    params = params_of("boosting", look=1, rounds=400)
+    params = params_of("boosting", look=1, rounds=400, max_iterations=400)
     run_stages(tmp_path, params, *DATA, "train")
     trace, info = store.read_trace(tmp_path), load(tmp_path / store.CANDIDATE).info
     assert info["stop_reason"] == "patience" and trace[-1]["iteration"] == info["best_iteration"] + LOOKS
