@@ -17,7 +17,8 @@ from espalier.engine.labels.spans import MARKS
 SUFFIXES = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".conllu": "conllu", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
-    ".crfsuite": "crfsuite", ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm",
+    ".crfsuite": "crfsuite", ".mrg": "brackets", ".penn": "brackets", ".brackets": "brackets", ".ptb": "brackets",
+    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm",
 }  # fmt: skip
 COMPRESSED = (".gz", ".zst")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou")

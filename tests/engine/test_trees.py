@@ -13,10 +13,11 @@ from reference import brackets as oracle
 from reference import grammar as enumeration
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.grammar.bracket_scores import compare, compare_all, spans
+from espalier.engine.labels.bracket_scores import compare, compare_all, spans
 from espalier.engine.grammar.parsing import Parser
 from espalier.engine.grammar.treebank import TreebankOptions, class_of, make_treebank
-from espalier.engine.grammar.trees import Tree, binarised, cleaned, leaves, plain_label, read_trees, whole, written
+from espalier.engine.grammar.binary_trees import binarised, whole
+from espalier.engine.labels.trees import Tree, cleaned, leaves, plain_label, read_trees, written
 
 DATA = Path(os.environ.get("ESPALIER_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 CORPUS = DATA / "treebank-sample" / "trees-clean.txt.gz"
