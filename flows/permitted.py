@@ -20,8 +20,8 @@ from espalier.tasks.params import Params
 
 VALUES = {
     "ingest": ("source", "format", "separator", "comment", "docstart", "label_column", "columns", "label", "sequence",
-               "unknown", "set_separator", "scheme", "scheme_from", "functions", "bare", "limit", "dev_share", "test_share",
-               "unlabelled_share", "pair_count", "align_iterations", "seed"),
+               "unknown", "set_separator", "scheme", "scheme_from", "functions", "bare", "limit", "dev_share",
+               "test_share", "unlabelled_share", "pair_count", "align_iterations", "seed"),
     "template": ("min_count", "shard_tokens"),
     "weigh": ("method", "clusters", "choose_clusters", "least_effective", "drift_limit", "iterations", "restarts",
               "smoothing", "seed"),
@@ -30,8 +30,8 @@ VALUES = {
     "memm": ("solver", "rho1", "rho2", "pairs", "start", "weights"),
     "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
     "perceptron": ("update", "lead", "c", "gamma", "epochs", "average", "pairs", "start"),
-    "pcfg": ("training", "binarise", "horizontal", "vertical", "rare", "unknown", "symbols", "restarts", "brackets", "k",
-             "smoothing", "pool_weight", "stepwise", "alpha", "batch", "order"),
+    "pcfg": ("training", "binarise", "horizontal", "vertical", "rare", "unknown", "symbols", "restarts", "brackets",
+             "k", "smoothing", "pool_weight", "stepwise", "alpha", "batch", "order"),
     "gp": ("degree", "kappa", "eta", "method", "share", "coordinates", "threshold", "pick", "pairs", "start"),
     "hmsvm": ("degree", "C", "eta", "slack", "margin", "gap", "pairs", "start"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),

@@ -74,8 +74,8 @@ def merge(parts: Iterable[Measured]) -> Measured:
 def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
     """What the task is judged by with its interval, error rates, and scores of entities where labels mark them.
 
-    Where labels spell a string, a sequence is wrong when its string is; where they are pieces of a tree, when a bracket is
-    missing or one too many.
+    Where labels spell a string, a sequence is wrong when its string is; where they are pieces of a tree, when a bracket
+    is missing or one too many.
     """
     counts = judged_by.counts(gold, predicted, offsets)
     right, said = (np.array(texts) for texts in judged_by.of_tokens(gold, predicted))

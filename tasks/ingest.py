@@ -13,7 +13,17 @@ from espalier.engine.errors import EspalierError
 from espalier.tasks import store
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.sources import Blocks, Corpus, cmudict, files, input_columns, is_trees, not_known, simulated, with_tags
+from espalier.tasks.sources import (
+    Blocks,
+    Corpus,
+    cmudict,
+    files,
+    input_columns,
+    is_trees,
+    not_known,
+    simulated,
+    with_tags,
+)
 from espalier.tasks.sources.profile import Profiler
 from espalier.tasks.sources.split import Split, lines, marks
 

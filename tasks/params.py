@@ -356,8 +356,9 @@ class Pcfg:
         2, "words seen so often or less are left to what the templates behind the first one see of them", "int", least=0
     )
     unknown: float = option(
-        0.01, "counts: what each tag of rare words has of any word beside what was seen", "number", least=0
-    )
+        0.01, "counts: what each tag of rare words, or each tag where none is rare, has of any word beside what was "
+        "seen", "number", least=0,
+    )  # fmt: skip
     symbols: int | None = option(
         None, "inside-outside, viterbi, k-best: begin with all rules over so many symbols, as chance has it; null "
         "begins with the counts of trees", "int?", least=1, most=200,

@@ -144,7 +144,8 @@ def active_of(figures: dict) -> dict[str, int]:
 
 
 ITERATION = {
-    "iteration": COUNT, "objective": NUMBER, **OF_ACTIVE, "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER),
+    "iteration": COUNT, "objective": NUMBER, **OF_ACTIVE, "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER),
+    "loss?": Maybe(NUMBER),
     "minimises?": TEXT, "mistakes?": COUNT, "wrong_labels?": COUNT, "*": Maybe(FIGURE),
 }  # fmt: skip
 TIMING = {"iteration": COUNT, "seconds": NUMBER}
@@ -156,8 +157,8 @@ COMPARED = {
     "*": Kind("no other measure", lambda value: False),
 }  # fmt: skip
 LIKELIHOOD_PART = {
-    "sequences": POSITIVE, "tokens": POSITIVE, "impossible?": COUNT, "loss": NUMBER, "low": Maybe(NUMBER), "high": Maybe(NUMBER),
-    "difference?": NUMBER, "difference_low?": Maybe(NUMBER), "difference_high?": Maybe(NUMBER),
+    "sequences": POSITIVE, "tokens": POSITIVE, "impossible?": COUNT, "loss": NUMBER, "low": Maybe(NUMBER),
+    "high": Maybe(NUMBER), "difference?": NUMBER, "difference_low?": Maybe(NUMBER), "difference_high?": Maybe(NUMBER),
 }  # fmt: skip
 SPLIT_NAME = Kind("train or dev", ("train", "dev").__contains__)
 LIKELIHOOD = {

@@ -1,9 +1,9 @@
 """The families of models: what each can do, and where it is.
 
 A family is a module here with a class of models (`engine.families.labeller`): a trained model in words, which labels
-data or puts trees over them. The table below is all that others know of a family; its module is loaded when it is first asked for. What a
-family `can` do decides what stages and commands offer; what it cannot is refused in one sentence that names those that
-can. Classifiers of bags (`logistic`, `naive_bayes`) have their modules here, too.
+data or puts trees over them. The table below is all that others know of a family; its module is loaded when it is first
+asked for. What a family `can` do decides what stages and commands offer; what it cannot is refused in one sentence that
+names those that can. Classifiers of bags (`logistic`, `naive_bayes`) have their modules here, too.
 """
 
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ ABILITIES = {
     "duplicates": "learn from a sequence of weight 2 as from two of them",
     "objective": "say how far it is from an optimum",
 }
+KINDS = frozenset({"labels", "trees"})  # of what a family says of a sequence; each has one of them
 GENERATIVE = frozenset({"likelihood", "sample", "states"})  # what a model of inputs and labels together can
 
 
@@ -106,7 +107,8 @@ def require(name: str, ability: str, otherwise: str = "", setting: str = "model.
     `setting` is what the user chose the family by.
     """
     if ability not in family(name).can:
-        able = ", ".join(other for other, one in FAMILIES.items() if ability in one.can)
+        kind = set() if ability in KINDS else family(name).can & KINDS  # another kind would need other data
+        able = ", ".join(other for other, one in FAMILIES.items() if {ability, *kind} <= one.can)
         choice = f"one of {able}" if "," in able else able
         other = f", or {otherwise}" if otherwise else ""
         raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set {setting} to {choice}{other}")

@@ -7,6 +7,7 @@ classes for what is rare or unknown, the last of them as a rule `U`, which is th
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
@@ -73,8 +74,9 @@ class PcfgModel(Predictor):
         if not len(data.weights):
             return []
         best = self._chooser.trees(self.strings(data))
-        cuts = zip(best.nodes.at, best.nodes.at[1:], data.offsets, data.offsets[1:], best.log_p.tolist(), strict=False)
-        return [self._parse(best.nodes.rule[a:b], texts[lo:hi], log_p) if b > a else None for a, b, lo, hi, log_p in cuts]
+        cuts = zip(pairwise(best.nodes.at), pairwise(data.offsets), best.log_p.tolist(), strict=True)
+        return [self._parse(best.nodes.rule[a:b], texts[lo:hi], log_p) if b > a else None
+                for (a, b), (lo, hi), log_p in cuts]  # fmt: skip
 
     def several(self, data: Dataset, n: int, words: Sequence[str]) -> list[list[Parse]]:
         """The n likeliest trees of each sequence, best first; fewer where there are not so many."""
@@ -165,12 +167,10 @@ class PcfgModel(Predictor):
             raise EspalierError(f"{path}: rules that are none, or not in their order; {REMEDY}")
         values = numbers_of(rules.column("probability").combine_chunks(), np.float64)
         parts = [np.flatnonzero(kind == k) for k in range(3)]
+        columns = (symbol, left, right, values), (symbol, word, values), (symbol, left, values)
+        of_kinds = [[column[part] for column in some] for some, part in zip(columns, parts, strict=True)]
         try:
-            grammar = stored_grammar(
-                symbols, words, symbols.index(info[START]),
-                (symbol[parts[0]], left[parts[0]], right[parts[0]], values[parts[0]]),
-                (symbol[parts[1]], word[parts[1]], values[parts[1]]), (symbol[parts[2]], left[parts[2]], values[parts[2]]),
-            )  # fmt: skip
+            grammar = stored_grammar(symbols, words, symbols.index(info[START]), *of_kinds)
         except EspalierError as error:
             raise EspalierError(f"{path}: {error}; {REMEDY}") from None
         return cls(labels, templates, words, grammar, info)
@@ -209,4 +209,4 @@ def fit(trees: Sequence[Tree], templates: Sequence[str], options: TreebankOption
     rows = [[numbers.setdefault(text, len(numbers)) for text in row]
             for tree in trees for row in expand_rows(parsed, [(word, tag) for tag, word in leaves(tree)])]  # fmt: skip
     bank = make_treebank(trees, np.array(rows, np.int64), list(numbers), options)
-    return make_model(bank.grammar, templates, {})
+    return make_model(bank.grammar, [template.line for template in parsed], {})

@@ -76,7 +76,7 @@ def fit(
     grammar: Grammar, data: Strings, options: GrammarOptions,
     on_iteration: Callable[[dict, Grammar], str | None] | None = None,
 ) -> GrammarFit:  # fmt: skip
-    """The grammar that the strings teach, begun from another one; `on_iteration` hears each step and may say why it ends."""
+    """The grammar that the strings teach, begun from another one; `on_iteration` hears each step and may end it."""
     data = data if options.brackets else unbracketed(data)
     if options.max_iterations < 1:
         raise EspalierError(f"max_iterations is {options.max_iterations}: expected at least 1")

@@ -87,7 +87,7 @@ def make_grammar(
 
 
 def stored_grammar(
-    symbols: Sequence[str], words: Sequence[str], start: int, binary: tuple, lexical: tuple, unary: tuple
+    symbols: Sequence[str], words: Sequence[str], start: int, binary: Sequence, lexical: Sequence, unary: Sequence
 ) -> Grammar:
     """A grammar as it was kept, columns of its rules with probabilities: checked, not a bit of it changed."""
     for parts in (binary, lexical, unary):

@@ -28,7 +28,7 @@ class TreebankOptions:
     vertical: int = 2  # labels that a label names: 2 is its own and its parent's
     right: bool = True
     rare: int = 2  # terminals that occur as often or less are left to their classes
-    smoothing: float = 0.01  # added to the widest class for each tag that rare words have
+    smoothing: float = 0.01  # added to the widest class for each tag of rare words, or of all where none is rare
 
 
 class Treebank(NamedTuple):
@@ -65,8 +65,9 @@ def make_treebank(
                 tagged[tag, terminal] += weight / len(shares)
         at += len(tags)
     widest = np.unique(rows[:, -1])
-    for tag in sorted(rare_tags) if len(widest) == 1 and rows.shape[1] > 1 and options.smoothing else ():
-        tagged[tag, int(widest[0])] += options.smoothing
+    if len(widest) == 1 and rows.shape[1] > 1 and options.smoothing:
+        for tag in sorted(rare_tags or {tag for tag, _ in tagged}):
+            tagged[tag, int(widest[0])] += options.smoothing
     starts = {tree.label for tree in kept}
     if len(starts) > 1:
         raise EspalierError(f"trees begin with {', '.join(sorted(starts)[:5])}: expected one label for all, as TOP")

@@ -1,7 +1,7 @@
 """How predicted trees differ from right ones, counted as evalb does with its usual settings.
 
-What the right tree tags as punctuation is taken out of both, brackets that hold nothing else with it; the outermost label
-and tags are no brackets, nor are those without a label around one word; ADVP and PRT are one. Ratios of sums over
+What the right tree tags as punctuation is taken out of both, brackets that hold nothing else with it; the outermost
+label and tags are no brackets, nor are those without a label around one word; ADVP and PRT are one. Ratios of sums over
 sentences.
 """
 

@@ -225,8 +225,9 @@ def tree_of(labels: Sequence[str], words: Sequence[str] | None = None) -> Tree |
                 return None
             else:
                 name, inside = open_ones.pop()
-                node = inside if len(inside) == 1 and name else [Tree("", (c,)) if isinstance(c, str) else c for c in inside]
-                open_ones[-1][1].append(Tree(name, tuple(node)))
+                if len(inside) > 1 or not name:  # words that have no tag
+                    inside = [Tree("", (one,)) if isinstance(one, str) else one for one in inside]
+                open_ones[-1][1].append(Tree(name, tuple(inside)))
     _, top = open_ones[0]
     if len(open_ones) > 1 or len(top) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Templates that come along, each a file in `patterns/`: those of LABELSEQ appendix B, S1 to S3, and of grammars over words, trees.
+"""Templates that come along, each a file in `patterns/`: those of LABELSEQ appendix B, S1 to S3; `trees`, of grammars.
 
 A project names one as `template.file: espalier:S3`, `espalier init --templates S3` copies it to be changed.
 """

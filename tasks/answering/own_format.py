@@ -40,6 +40,8 @@ class OwnFormat:
     label: str | None = None
     sequence: str | None = None
     unknown: str | None = None
+    functions: bool = False
+    bare: bool = False
     scheme: str | None = None  # of the labels in the files, where they were converted to another one
 
     @classmethod
@@ -54,6 +56,8 @@ class OwnFormat:
 
 
 def _is_good(name: str, value) -> bool:
+    if name in ("functions", "bare"):
+        return isinstance(value, bool)
     if name in ("label_column", "inputs"):
         return isinstance(value, int) or (name == "inputs" and value is None)
     if name == "columns":

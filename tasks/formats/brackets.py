@@ -1,7 +1,7 @@
 """Trees in Penn brackets, each on one line or many, and lines of words without one.
 
-A tree becomes labels of its words, pieces as CoNLL-2012 has them (`engine.labels.trees`). Column 0 is the word, column 1
-its tag; a word without a tree stands in both, and its label is not known. Where brackets have no labels
+A tree becomes labels of its words, pieces as CoNLL-2012 has them (`engine.labels.trees`). Column 0 is the word, column
+1 its tag; a word without a tree stands in both, and its label is not known. Where brackets have no labels
 (`ingest.bare`) a line is a string whose brackets a tree must not cross.
 """
 
@@ -46,7 +46,7 @@ def read(path: Path, options: Reading, labelled: bool, size: int, notes: dict) -
         yield pl.DataFrame(columns | ({"label": _flat(labels)} if labelled else {}))
         number += len(rows)
     if not number:
-        raise EspalierError(f"{path}: holds no tree and no word; expected trees such as (S (NP (NN rain)) (VP (VBZ falls)))")
+        raise EspalierError(f"{path}: holds no tree and no word; expected trees such as (S (NP rain) (VP fell))")
 
 
 def _bare(text: str, name: str, before: int) -> Iterator[Found]:

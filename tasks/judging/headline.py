@@ -10,7 +10,8 @@ from espalier.engine.labels.measures import BRACKET_F1, EDIT_ERROR, F1, NAMES, T
 from espalier.tasks.pages.page import MISSING, percent, plural, points
 
 TOKEN, ENTITIES = TOKEN_ERROR.name, F1.name
-HEADS = {ENTITIES: "F1", EDIT_ERROR: "edit error", BRACKET_F1: "bracket F1", TOKEN: "token error"}  # where rows of several tasks stand together
+# Where rows of several tasks stand together.
+HEADS = {ENTITIES: "F1", EDIT_ERROR: "edit error", BRACKET_F1: "bracket F1", TOKEN: "token error"}
 
 
 def measure_in(figures: Mapping[str, Any]) -> str:

@@ -27,8 +27,8 @@ def losses_of_inputs(parts: Iterable[Dataset], model: Labeller) -> tuple[np.ndar
 def figures(parts: dict[str, tuple[np.ndarray, np.ndarray]], reference: str) -> dict:
     """Figures of each part that has sequences, the others compared with the reference; the least likely of the test.
 
-    `parts` are what `losses_of_inputs` gives, by the names of splits. Sequences that a model cannot have made are counted
-    as `impossible`, and are in no mean.
+    `parts` are what `losses_of_inputs` gives, by the names of splits. Sequences that a model cannot have made are
+    counted as `impossible`, and are in no mean.
     """
     impossible = {name: int(np.sum(~np.isfinite(losses))) for name, (losses, _) in parts.items()}
     least = least_likely(*parts["test"])

@@ -65,8 +65,8 @@ def _add(node: Placed, height: float, wrong: Callable[[str, int, int], bool], pa
         _add(child, height, wrong, parts)
     if node.label:
         marked = bool(node.below) and wrong(node.label, node.begin, node.end)
-        name = text(clip(node.label, NAME), node.x, y, "tree-wrong" if marked else "tree-label" if node.below else "tree-tag")
-        parts.append(name)
+        class_ = "tree-wrong" if marked else "tree-label" if node.below else "tree-tag"
+        parts.append(text(clip(node.label, NAME), node.x, y, class_))
 
 
 def pair(right: Html, said: Html) -> Html:

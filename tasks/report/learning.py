@@ -39,7 +39,8 @@ def learning(trace: Trace) -> Html | None:
 
 def kinds_in(trace: Trace) -> list[str]:
     """What the trace counts, of weights or of rules."""
-    return [kind for kind in ("unigram", "bigram", "trigram", "binary", "lexical", "unary") if f"active_{kind}" in trace[-1]]
+    kinds = "unigram", "bigram", "trigram", "binary", "lexical", "unary"
+    return [kind for kind in kinds if f"active_{kind}" in trace[-1]]
 
 
 def thin(rows: list[Any], limit: int) -> list[Any]:

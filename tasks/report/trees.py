@@ -143,7 +143,8 @@ def lengths(found: Sequence[Sentence], m: Metrics, nouns: Nouns) -> Html | None:
             continue
         name = span(int(sizes[mine].min()), int(sizes[mine].max()))
         drawn.append(charts.Range(name, *share, number(int(mine.sum()))))
-        rows.append((name, number(int(mine.sum())), percent(share.value), f"{percent(share.low)}–{percent(share.high)}"))
+        ends = f"{percent(share.low)}–{percent(share.high)}"
+        rows.append((name, number(int(mine.sum())), percent(share.value), ends))
     if not drawn:
         return message("No sentence of the test data has brackets to count.")
     title = f"F1 of brackets by length of the {nouns.sequence}"
@@ -208,8 +209,8 @@ def rules(shown: pa.Table, limit: int) -> Html | None:
         "the one above it (^), and one that begins with @ is the rest of a rule."
     )
     heads = ("Rule", "Probability", "Times in a tree")
-    tables = [
-        table(name, heads, [(code(row["rule"]), number(row["weight"]), number(row["uses"])) for row in some[:limit]], (1, 2))
-        for name, some in (("Rules of labels", others), ("Rules of words", lexical)) if some
-    ]  # fmt: skip
+    tables = []
+    for name, some in (("Rules of labels", others), ("Rules of words", lexical)):
+        cells = [(code(row["rule"]), number(row["weight"]), number(row["uses"])) for row in some[:limit]]
+        tables += [table(name, heads, cells, (1, 2))] if cells else []
     return join([opening, tag("div", *tables, class_="panels")])

@@ -78,6 +78,7 @@ def _for_the_model(paths: list[Path], name: str, options: Ingest, inputs: int) -
         scheme = schemes.name_of(options.scheme_from) if options.scheme_from else formats.scheme_of(paths, how)
         scheme = None if scheme == schemes.name_of(options.scheme) else scheme
     names = ("separator", "comment", "docstart", "label_column", "columns", "label", "sequence", "unknown")
+    names += ("functions", "bare") if formats.FORMATS[name].trees else ()
     told = {key: getattr(how, key) for key in names} | {"format": name, "inputs": inputs, "scheme": scheme}
     return told | {"columns": list(how.columns) if how.columns else None}
 

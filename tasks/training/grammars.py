@@ -138,7 +138,7 @@ def random_start(job: Job, given: LearningData, seed: int) -> tuple[Grammar, np.
     section, texts = job.params.pcfg, job.observations()
     frequent = frequent_terminals(given.data.observations, len(texts), section.rare)
     if not frequent.any():
-        raise EspalierError(f"no terminal occurs more than {section.rare} times (pcfg.rare): lower it, or give more data")
+        raise EspalierError(f"no terminal occurs more than {section.rare} times: lower pcfg.rare, or give more data")
     terminals = np.flatnonzero(frequent).astype(np.int32)
     return full_grammar(section.symbols, [texts[x] for x in terminals.tolist()], seed), terminals
 
@@ -207,7 +207,8 @@ class GrammarWatcher:
 
 def options_of(job: Job, seed: int) -> GrammarOptions:
     section, train = job.params.pcfg, job.params.train
-    same = {name: getattr(section, name) for name in ("brackets", "k", "smoothing", "stepwise", "alpha", "batch", "order")}
+    names = "brackets", "k", "smoothing", "stepwise", "alpha", "batch", "order"
+    same = {name: getattr(section, name) for name in names}
     return GrammarOptions(TRAININGS[section.training], max_iterations=train.max_iterations, tolerance=train.tolerance,
                           seed=seed, **same)  # fmt: skip
 
