@@ -27,7 +27,7 @@ class Tree(NamedTuple):
         return self.children[0] if len(self.children) == 1 and isinstance(self.children[0], str) else None
 
 
-class Found(NamedTuple):
+class LocatedTree(NamedTuple):
     """A tree, or a string of words without one, and the line where it begins."""
 
     line: int
@@ -43,7 +43,7 @@ def read_trees(text: str, name: str = "the text") -> Iterator[Tree]:
         yield found.tree
 
 
-def located(text: str, name: str, before: int = 0) -> Iterator[Found]:
+def located(text: str, name: str, before: int = 0) -> Iterator[LocatedTree]:
     """Trees, and lines without brackets as strings of words; `before` lines come before the text."""
     open_ones: list[tuple[int, list]] = []  # line, what is in the bracket so far
     words: list[str] = []  # of a line outside of all brackets
@@ -52,7 +52,7 @@ def located(text: str, name: str, before: int = 0) -> Iterator[Found]:
         part = found.group()
         if part == "\n":
             if words and not open_ones:
-                yield Found(line, None, words)
+                yield LocatedTree(line, None, words)
                 words = []
             line += 1
         elif part == "(":
@@ -70,7 +70,7 @@ def located(text: str, name: str, before: int = 0) -> Iterator[Found]:
             if open_ones:
                 open_ones[-1][1].append(tree)
             else:
-                yield Found(began, tree, [word for _, word in leaves(tree)])
+                yield LocatedTree(began, tree, [word for _, word in leaves(tree)])
                 last = line
         elif open_ones:
             open_ones[-1][1].append(part)
@@ -81,7 +81,7 @@ def located(text: str, name: str, before: int = 0) -> Iterator[Found]:
     if open_ones:
         raise EspalierError(f"line {open_ones[0][0]} of {name}: a bracket opens that is never closed")
     if words:
-        yield Found(line, None, words)
+        yield LocatedTree(line, None, words)
 
 
 def _outside(line: int, name: str, word: str) -> EspalierError:

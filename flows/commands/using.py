@@ -112,7 +112,7 @@ def parse(args) -> int:
     from espalier.tasks.answering import incoming, parsing
 
     model = _model_that(args, "trees", "tag")
-    answers = parsing.Answers(model, parsing.AskedTrees(args.json, args.nbest, args.scores))
+    answers = parsing.TreeAnswers(model, parsing.AskedTrees(args.json, args.nbest, args.scores))
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
     with incoming.opened(args.file) as (source, name):
         for answer in answers(incoming.pieces(source, name, incoming.SMALL_BLOCK), name):

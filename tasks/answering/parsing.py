@@ -35,18 +35,18 @@ class AskedTrees:
     scores: bool = False  # log-probability of each tree, and its share of that of the string
 
 
-class Sentence(NamedTuple):
+class GivenSentence(NamedTuple):
     line: int
     words: list[str]
     tags: list[str] | None  # of one that came as a tree
 
 
-def sentences(data: Iterable[bytes], name: str, model: PcfgModel) -> Iterator[list[Sentence]]:
+def sentences(data: Iterable[bytes], name: str, model: PcfgModel) -> Iterator[list[GivenSentence]]:
     """Groups of sentences; an empty line is one without words."""
     line = 0
     for text in whole(data, True, name):
         column_text.check_text(text, name, line + 1)
-        group: list[Sentence] = []
+        group: list[GivenSentence] = []
         for one in text.decode().splitlines():
             line += 1
             group.append(_sentence(one, line, name, model))
@@ -57,7 +57,7 @@ def sentences(data: Iterable[bytes], name: str, model: PcfgModel) -> Iterator[li
             yield group
 
 
-def _sentence(text: str, line: int, name: str, model: PcfgModel) -> Sentence:
+def _sentence(text: str, line: int, name: str, model: PcfgModel) -> GivenSentence:
     tags = None
     if text.lstrip().startswith("("):
         found = list(located(text, name, line - 1))
@@ -71,10 +71,10 @@ def _sentence(text: str, line: int, name: str, model: PcfgModel) -> Sentence:
             f"line {line} of {name} has {len(words):,} words, and charts of at most {model.longest:,} fit the memory: "
             "cut the sentence into parts"
         )
-    return Sentence(line, words, tags)
+    return GivenSentence(line, words, tags)
 
 
-def features(model: PcfgModel, group: list[Sentence]) -> Dataset:
+def features(model: PcfgModel, group: list[GivenSentence]) -> Dataset:
     """The terminals of sentences; without tags the words stand in all columns that the templates look at."""
     words = [word for one in group for word in one.words]
     tags = [tag for one in group for tag in (one.tags or one.words)]
@@ -89,12 +89,12 @@ def features(model: PcfgModel, group: list[Sentence]) -> Dataset:
 class Parsed(NamedTuple):
     """A sentence with its trees, best first, and the log-probability of its words."""
 
-    sentence: Sentence
+    sentence: GivenSentence
     trees: list[Parse]
     log_p: float | None
 
 
-def parsed(model: PcfgModel, group: list[Sentence], n: int, log_p: bool) -> list[Parsed]:
+def parsed(model: PcfgModel, group: list[GivenSentence], n: int, log_p: bool) -> list[Parsed]:
     """Of sentences that have words."""
     data = features(model, group)
     words = [word for one in group for word in one.words]
@@ -106,7 +106,7 @@ def parsed(model: PcfgModel, group: list[Sentence], n: int, log_p: bool) -> list
     return [Parsed(*row) for row in zip(group, trees, totals, strict=True)]
 
 
-class Answers:
+class TreeAnswers:
     """The answers to what is read; `without` counts the sentences that have no tree."""
 
     def __init__(self, model: PcfgModel, asked: AskedTrees):
@@ -140,7 +140,7 @@ def _scores(tree: Parse, log_p: float | None) -> dict[str, float]:
 # Explanations ---------------------------------------------------------------------------------------
 
 
-def explained(model: PcfgModel, one: Sentence, top: int = TOP) -> dict:
+def explained(model: PcfgModel, one: GivenSentence, top: int = TOP) -> dict:
     """The rules of the tree, what each takes of its log-probability, and what the next tree would have instead."""
     found = parsed(model, [one], 2, True)[0]
     told = {"tokens": one.words, "tree": None}

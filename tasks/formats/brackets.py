@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.labels.trees import Found, Tree, bracketed, cleaned, leaves, located, pieces
+from espalier.engine.labels.trees import LocatedTree, Tree, bracketed, cleaned, leaves, located, pieces
 from espalier.tasks.formats.lines import check_utf8
 from espalier.tasks.formats.reading import Reading, at
 from espalier.tasks.formats.streams import after_line, chunks
@@ -49,13 +49,15 @@ def read(path: Path, options: Reading, labelled: bool, size: int, notes: dict) -
         raise EspalierError(f"{path}: holds no tree and no word; expected trees such as (S (NP rain) (VP fell))")
 
 
-def _bare(text: str, name: str, before: int) -> Iterator[Found]:
+def _bare(text: str, name: str, before: int) -> Iterator[LocatedTree]:
     for line, one in enumerate(text.split("\n"), before + 1):
         if one.strip():
-            yield Found(line, bracketed(one, name, line), [])
+            yield LocatedTree(line, bracketed(one, name, line), [])
 
 
-def _row(found: Found, options: Reading, path: Path, notes: dict) -> tuple[int, list[str], list[str], list[str]] | None:
+def _row(
+    found: LocatedTree, options: Reading, path: Path, notes: dict
+) -> tuple[int, list[str], list[str], list[str]] | None:
     """(line, words, tags, labels) of a tree or a string; None where nothing is left of it."""
     if found.tree is None:
         notes["without a tree"] = notes.get("without a tree", 0) + 1

@@ -24,7 +24,7 @@ DRAWN = 60  # words of a sentence that is drawn at most
 BY_LABEL = 30
 
 
-class Sentence(NamedTuple):
+class JudgedTree(NamedTuple):
     """A test sentence with both trees, and what evalb counts of it."""
 
     gold: Tree
@@ -33,7 +33,7 @@ class Sentence(NamedTuple):
     kept: list[bool]  # the words that are no punctuation
 
 
-def sentences(predictions: pa.Table) -> list[Sentence]:
+def sentences(predictions: pa.Table) -> list[JudgedTree]:
     """Of predictions that hold trees; none of others."""
     if "tree" not in predictions.column_names:
         return []
@@ -43,14 +43,14 @@ def sentences(predictions: pa.Table) -> list[Sentence]:
     for (lo, hi), counts in zip(pairwise(offsets), rows_of(gold, said, offsets), strict=True):
         right = tree_of(gold[lo:hi], words[lo:hi])
         kept = [name not in PUNCTUATION for name, _ in leaves(right)]
-        found.append(Sentence(right, tree_of(said[lo:hi], words[lo:hi]), counts, kept))
+        found.append(JudgedTree(right, tree_of(said[lo:hi], words[lo:hi]), counts, kept))
     return found
 
 
 # Brackets -------------------------------------------------------------------------------------------
 
 
-def brackets(found: Sequence[Sentence], m: Metrics, nouns: Nouns) -> Html | None:
+def brackets(found: Sequence[JudgedTree], m: Metrics, nouns: Nouns) -> Html | None:
     """What is found, by label; what is taken for what."""
     if not found:
         return None
@@ -67,7 +67,7 @@ def brackets(found: Sequence[Sentence], m: Metrics, nouns: Nouns) -> Html | None
     return join([opening, table("Brackets", heads, rows, (1, 2, 3, 4)), by_label(found), confusion(found)])
 
 
-def by_label(found: Sequence[Sentence]) -> Html:
+def by_label(found: Sequence[JudgedTree]) -> Html:
     right, gold, said = Counter(), Counter(), Counter()
     for one in found:
         ours, theirs = _both(one)
@@ -81,7 +81,7 @@ def by_label(found: Sequence[Sentence]) -> Html:
     return table("Brackets by label", ("Label", "Right ones", "Precision", "Recall", "F1"), rows, (1, 2, 3, 4))
 
 
-def _both(one: Sentence) -> tuple[Counter, Counter]:
+def _both(one: JudgedTree) -> tuple[Counter, Counter]:
     return spans(one.gold, one.kept), spans(one.said, one.kept) if one.said else Counter()
 
 
@@ -89,7 +89,7 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def confusion(found: Sequence[Sentence]) -> Html | str:
+def confusion(found: Sequence[JudgedTree]) -> Html | str:
     """Brackets over the same words with another label, and those that only one of the trees has."""
     counts: Counter = Counter()
     for one in found:
@@ -125,7 +125,7 @@ def _by_label(some: Counter) -> Counter:
 # By length ------------------------------------------------------------------------------------------
 
 
-def lengths(found: Sequence[Sentence], m: Metrics, nouns: Nouns) -> Html | None:
+def lengths(found: Sequence[JudgedTree], m: Metrics, nouns: Nouns) -> Html | None:
     """F1 of brackets by the length of the sentence."""
     if not found:
         return None
@@ -159,7 +159,7 @@ def lengths(found: Sequence[Sentence], m: Metrics, nouns: Nouns) -> Html | None:
 # Worst sentences ------------------------------------------------------------------------------------
 
 
-def worst(found: Sequence[Sentence], nouns: Nouns, limit: int) -> Html | None:
+def worst(found: Sequence[JudgedTree], nouns: Nouns, limit: int) -> Html | None:
     """The sentences with the most wrong brackets, right and predicted tree; what is wrong in a tree is marked."""
     if not found or not limit:
         return None
@@ -175,7 +175,7 @@ def worst(found: Sequence[Sentence], nouns: Nouns, limit: int) -> Html | None:
     return join([opening, tag("ol", *(tag("li", _drawn(one)) for one in shown), class_="trees")])
 
 
-def _drawn(one: Sentence) -> Html:
+def _drawn(one: JudgedTree) -> Html:
     ours, theirs = _both(one)
     ends = [sum(one.kept[:n]) for n in range(len(one.kept) + 1)]
     right = tree_picture.draw(one.gold, "Right tree", _marks(theirs, ends))

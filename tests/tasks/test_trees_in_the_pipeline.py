@@ -60,7 +60,7 @@ def test_the_whole_pipeline(tmp_path, family):
     by_words = {" ".join(word for _, word in leaves(one)): one for one in sentences}
     tokens = store.read_tokens(tmp_path, "test")[0].group_by("sequence", maintain_order=True).agg("x0")
     texts = [" ".join(row) for row in tokens["x0"]]
-    said = list(parsing.Answers(model, parsing.AskedTrees())(["\n".join(texts).encode()], "test"))
+    said = list(parsing.TreeAnswers(model, parsing.AskedTrees())(["\n".join(texts).encode()], "test"))
     parsed = [cleaned(one) for one in read_trees(b"".join(said).decode())]
     figures = compare_all([by_words[text] for text in texts], parsed).figures()
     assert metrics["bracket_f1"] == pytest.approx(figures["labelled_f1"])
@@ -160,7 +160,7 @@ def test_tags_as_terminals(tmp_path):
     run_stages(tmp_path, params, *STAGES)
     model = load(tmp_path / store.CHAMPION)
     assert sorted(model.observations) == sorted(f"U:{tag}" for tag in ("DT", "NN", "VBZ", "IN", "JJ", "."))
-    answers = parsing.Answers(model, parsing.AskedTrees())
+    answers = parsing.TreeAnswers(model, parsing.AskedTrees())
     asked = b"DT NN VBZ DT NN .\n((S (NP (DT a) (NN x)) (VP (VBZ y) (NP (DT b) (NN z))) (. .)))\n"
     first, second = b"".join(answers([asked], "test")).decode().splitlines()
     assert first == "((S (NP (DT DT) (NN NN)) (VP (VBZ VBZ) (NP (DT DT) (NN NN))) (. .)))"
@@ -275,7 +275,7 @@ def test_a_sentence_longer_than_the_memory_is_refused_by_its_line(tmp_path):
     model = load(tmp_path / store.CANDIDATE)
     long = ("dog " * (model.longest + 1)).encode()
     with pytest.raises(EspalierError, match=f"line 2 of test has {model.longest + 1:,} words, and charts of at most"):
-        list(parsing.Answers(model, parsing.AskedTrees())([b"a dog\n" + long], "test"))
+        list(parsing.TreeAnswers(model, parsing.AskedTrees())([b"a dog\n" + long], "test"))
     params.pcfg.training, params.pcfg.symbols = "inside-outside", 100
     (tmp_path / "trees.mrg").write_text("\n".join([*trees(40), "dog " * 4000]))
     run_stages(tmp_path, params, *DATA)
