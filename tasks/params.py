@@ -7,8 +7,9 @@ defaults. Unknown keys are refused with the nearest known name.
 import difflib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -283,6 +284,10 @@ class Perceptron:
         20, "passes over the training data at most; the one that does best on the development data is kept, without "
         "such data the last one", "int", least=1,
     )  # fmt: skip
+    parts: int = option(
+        1, "1: one sequence after the other; n: n parts of the data are learned from at the same time, by threads, and "
+        "their weights are mixed after each epoch, which is another model", "int", least=1, most=1024,
+    )  # fmt: skip
     average: bool = option(
         True, "perceptron, pa: keep the mean of the weights after every sequence, not the last ones", "bool"
     )
@@ -490,6 +495,17 @@ class Memory:
 
 
 @dataclass
+class Tournament:
+    families: list[str] | None = option(
+        None, "families that `espalier tournament` trains; null tries all that suit the data", "lines?"
+    )
+    settings: list[str] | None = option(
+        None, "more entrants, each with settings of one family, such as crf.rho1=0.1 or \"perceptron.update=pa "
+        "train.seed=1\"", "lines?",
+    )  # fmt: skip
+
+
+@dataclass
 class Params:
     """One section for each stage and each family of models, and what holds for the whole process."""
 
@@ -512,9 +528,10 @@ class Params:
     version: Version = field(default_factory=Version)
     notify: Notify = field(default_factory=Notify)
     memory: Memory = field(default_factory=Memory)
+    tournament: Tournament = field(default_factory=Tournament)
     given: ClassVar[tuple[str, ...]] = (
         "ingest", "template", "weigh", "model", *FAMILIES, "train", "compute", "evaluate", "report", "promote",
-        "version", "notify", "memory", "evaluate.decode",
+        "version", "notify", "memory", "tournament", "evaluate.decode",
     )  # fmt: skip
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
@@ -566,13 +583,8 @@ def _checked(data: dict, where: str, overrides: list[str]) -> Params:
     named = set(_keys(data))
     params.given = tuple(name for name in params.given if data.get(name) or name in named)
     for text in overrides:
-        name, equals, value = text.partition("=")
-        with faults.collected(name.partition(".")[0]):
-            if not equals or "." not in name:
-                raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set crf.rho1=0.2")
-            _check_moved([name], "--set")
-            _assign(params, name, _override(text, value), "--set")
-            named.add(name)
+        with faults.collected(text.partition("=")[0].partition(".")[0]):
+            named.add(_override(params, text, "--set"))
     if params.template.file and "template.lines" not in named:
         params.template.lines = None  # the default is for those who say nothing
     checks = {"template": lambda: check_templates(params.template), "ingest": lambda: _check_shares(params.ingest)}
@@ -653,14 +665,31 @@ def from_yaml(text: str) -> Any:
     return yaml.load(text, BoundedLoader)
 
 
-def _override(text: str, value: str) -> Any:
+def changed(params: Params, overrides: Sequence[str], where: str) -> Params:
+    """A copy with some parameters changed by `section.key=value`; all that is wrong with them is told together."""
+    params, faults = deepcopy(params), Faults()
+    for text in overrides:
+        with faults.collected():
+            _override(params, text, where)
+    faults.tell()
+    return params
+
+
+def _override(params: Params, text: str, where: str) -> str:
+    """Change the parameter of a `section.key=value`; its name."""
+    name, equals, value = text.partition("=")
+    if not equals or "." not in name:
+        raise EspalierError(f"{where} {brief(text)}: expected section.key=value, for example {where} crf.rho1=0.2")
+    _check_moved([name], where)
     try:
-        return from_yaml(value)
+        found = from_yaml(value)
     except (yaml.YAMLError, ValueError) as error:
         reason = f" ({error.problem})" if str(getattr(error, "problem", "")).startswith("more than") else ""
         raise EspalierError(
-            f"--set {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
+            f"{where} {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
         ) from None
+    _assign(params, name, found, where)
+    return name
 
 
 def _section(params: Params, name: Any, where: str):
