@@ -514,7 +514,7 @@ class CRF(Conventions):
 
         A model of the pipeline has those parameters that both share.
         """
-        model = load_model(path)
+        model = _labeller_of(path)
         loaded = cls(**_parameters_of(model, cls._defaults(), path))
         loaded.model_ = model
         loaded._tell(model.info)
@@ -543,7 +543,7 @@ class CRF(Conventions):
 
     def _check(self) -> None:
         """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
-        family_of(self.family)
+        require(self.family, "labels", setting="family")
         if self.stop and self.family != "crf":
             why = NO_STOP.get(self.family, "only a crf has them; leave it out")
             raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {why}")
@@ -877,6 +877,14 @@ def _is_number(value: object, kind: type) -> bool:
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, list | tuple | np.ndarray) and all(isinstance(text, str) for text in value)
+
+
+def _labeller_of(path: str | Path) -> Labeller:
+    """The model of a file, which must label tokens."""
+    model = load_model(path)
+    model.require("labels")
+    assert isinstance(model, Labeller)
+    return model
 
 
 def _model_of(source: CRF | Labeller | str | Path, family: str) -> Labeller:

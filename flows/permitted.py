@@ -21,8 +21,8 @@ from espalier.tasks.params import Params
 
 VALUES = {
     "ingest": ("source", "format", "separator", "comment", "docstart", "label_column", "columns", "label", "sequence",
-               "unknown", "set_separator", "scheme", "scheme_from", "limit", "dev_share", "test_share",
-               "unlabelled_share", "pair_count", "align_iterations", "seed"),
+               "unknown", "set_separator", "scheme", "scheme_from", "functions", "bare", "limit", "dev_share",
+               "test_share", "unlabelled_share", "pair_count", "align_iterations", "seed"),
     "template": ("min_count", "shard_tokens"),
     "weigh": ("method", "clusters", "choose_clusters", "least_effective", "drift_limit", "iterations", "restarts",
               "smoothing", "seed"),
@@ -32,6 +32,8 @@ VALUES = {
     "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
     "perceptron": ("update", "lead", "c", "gamma", "epochs", "parts", "average", "pairs", "start"),
     "boosting": ("bound", "examples", "rounds", "look", "pi", "epsilon", "scheme", "pairs", "start"),
+    "pcfg": ("training", "binarise", "horizontal", "vertical", "rare", "unknown", "symbols", "restarts", "brackets",
+             "k", "smoothing", "pool_weight", "stepwise", "alpha", "batch", "order"),
     "gp": ("degree", "kappa", "eta", "method", "share", "coordinates", "threshold", "pick", "pairs", "start"),
     "hmsvm": ("degree", "C", "eta", "slack", "margin", "gap", "pairs", "start"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),

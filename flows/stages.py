@@ -30,7 +30,7 @@ FAMILY = "family"  # stands for the section of the family that is trained
 # Code that every stage rests on.
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store")
 
-TRAINING = ("__init__", "by_gradient", "checkpoint", "hidden_markov", "job", "plan", "rho1_path", "watcher")
+TRAINING = ("__init__", "by_gradient", "checkpoint", "grammars", "hidden_markov", "job", "plan", "rho1_path", "watcher")
 READING = ("tasks/formats", "tasks/json_tokens.py", "tasks/limits.py", "tasks/pages/__init__.py",
            "tasks/pages/page.py", "tasks/sources")  # fmt: skip
 WORKERS = ("tasks/cluster/__init__.py", "tasks/cluster/sharing.py", "tasks/cluster/worker.py",

@@ -23,6 +23,7 @@ from espalier.engine.families import (
     gp_options,
     hmm_options,
     hmsvm_options,
+    pcfg_options,
     perceptron_options,
 )
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
@@ -72,7 +73,7 @@ LETTER_TEMPLATES = [
 
 
 # The names in tasks.formats.FORMATS that hold tokens, and in tasks.formats.schemes.NAMES, which a test compares.
-FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet", "crfsuite")
+FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet", "crfsuite", "brackets")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou", "bio", "iobes", "bioul")
 
 BUILT_IN = ("cmudict", "simulated")  # sources that come with the project: only of these is a part taken unasked
@@ -121,6 +122,10 @@ class Ingest:
     scheme_from: str | None = option(
         None, "files: tagging scheme they have; null looks at the labels", "text?", SCHEMES
     )
+    functions: bool = option(False, "brackets: labels keep functional tags, as in NP-SBJ", "bool")
+    bare: bool = option(
+        False, "brackets: they have no labels, and a line is a string whose brackets no tree may cross", "bool"
+    )
     limit: int | str | None = option(
         "auto", "sequences taken, chosen by hash; null takes all; auto takes 40000 of a built-in source, all of files",
         "int?", least=10, word="auto",
@@ -152,8 +157,8 @@ class TemplateParams:
         "lines?",
     )
     file: str | None = option(
-        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes along",
-        "text?",
+        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes "
+        "along, and espalier:trees for a pcfg over words", "text?",
     )  # fmt: skip
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")
@@ -386,6 +391,48 @@ class Hmsvm(Kernel):
 
 
 @dataclass
+class Pcfg:
+    """Trees, from counts of trees or by expectation-maximisation; templates say what is seen of a word."""
+
+    training: str = option(
+        "counts", "what is counted: the trees of the data (counts), or what a grammar expects of strings: all trees "
+        "(inside-outside), the likeliest (viterbi) or the k likeliest (k-best)", "text", tuple(pcfg_options.TRAININGS),
+    )  # fmt: skip
+    binarise: str = option("right", "the side on which the rest of a rule of three and more hangs", "text",
+                           pcfg_options.SIDES)  # fmt: skip
+    horizontal: int = option(1, "children before it that the rest of a rule remembers", "int", least=0)
+    vertical: int = option(2, "labels that a label remembers, its own included", "int", least=1, most=10)
+    rare: int = option(
+        2, "words seen so often or less are left to what the templates behind the first one see of them", "int", least=0
+    )
+    unknown: float = option(
+        0.01, "counts: what each tag of rare words, or each tag where none is rare, has of any word beside what was "
+        "seen", "number", least=0,
+    )  # fmt: skip
+    symbols: int | None = option(
+        None, "inside-outside, viterbi, k-best: begin with all rules over so many symbols, as chance has it; null "
+        "begins with the counts of trees", "int?", least=1, most=200,
+    )  # fmt: skip
+    restarts: int = option(1, "with symbols: starts, the one with the likeliest strings is kept", "int", least=1)
+    brackets: bool = option(True, "inside-outside, viterbi, k-best: trees cross no bracket of the data", "bool")
+    k: int = option(128, "k-best: trees of each string", "int", least=1, most=100_000)
+    smoothing: float = option(
+        0.0, "inside-outside, viterbi, k-best: added to the count of each rule", "number", least=0
+    )
+    pool_weight: float = option(
+        0.03, "inside-outside, viterbi, k-best: what a string of the unlabelled pool counts; 0 leaves the pool out",
+        "number", least=0,
+    )  # fmt: skip
+    stepwise: bool = option(False, "renew the grammar behind each batch of strings, not behind all of them", "bool")
+    alpha: float = option(
+        0.7, "stepwise: how fast steps shrink, (k + 2)^-alpha behind k of them", "number", least=0.5, most=1
+    )
+    batch: int = option(50, "stepwise: strings between two steps", "int", least=1)
+    order: str = option("random", "stepwise: strings as chance has it, short or long ones first", "text",
+                        pcfg_options.ORDERS)  # fmt: skip
+
+
+@dataclass
 class Train:
     max_iterations: int = option(
         1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons, rounds of boosting) at most", "int",
@@ -519,6 +566,7 @@ class Params:
     hmsvm: Hmsvm = field(default_factory=Hmsvm)
     perceptron: Perceptron = field(default_factory=Perceptron)
     boosting: Boosting = field(default_factory=Boosting)
+    pcfg: Pcfg = field(default_factory=Pcfg)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
@@ -535,7 +583,7 @@ class Params:
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron | Boosting:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron | Boosting | Pcfg:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset, at_positions, select
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families.labeller import Contribution, Labeller, Round
+from espalier.engine.families.labeller import Contribution, Labeller, Predictor, Round
+from espalier.engine.grammar.binary_trees import plain
 from espalier.engine.weights.layout import FAMILIES
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
@@ -257,6 +258,19 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
     model.require("weights")
     found = model.listed(None if label is None else model.labels.index(label), count)
     return [weight_in_words(model, weight, value) for weight, value in found]
+
+
+def rules_of(model: Predictor, label: str | None, count: int) -> list[dict]:
+    """The rules that are used most, all or of one label, with their probabilities and how often a tree has them."""
+    if label is not None and label not in model.labels:
+        raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
+    found = []
+    for row in model.shown_table().to_pylist():
+        if label is None or plain(row["label"]) == label:
+            found.append({"rule": row["rule"], "probability": row["weight"], "times_in_a_tree": row["uses"]})
+        if len(found) == count:
+            break
+    return found
 
 
 def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Predictor
 from espalier.engine.runtime import compiling, threads
 from espalier.tasks import evaluate, report, store, train
 from espalier.tasks.answering.tagging import numbered
 from espalier.tasks.cluster.sharing import clear_dead
-from espalier.tasks.judging.kept_answers import named
 from espalier.tasks.keeping import history
 from espalier.tasks.pages import tournament_page
 from espalier.tasks.params import Params
@@ -232,7 +231,7 @@ class Competition:
             stage.main(self.root, winner.params, Progress())
 
 
-def ask(root: Path, manifest: dict, model: Labeller, split: str) -> tuple[Said, float | None]:
+def ask(root: Path, manifest: dict, model: Predictor, split: str) -> tuple[Said, float | None]:
     """What a model says of a split, and the seconds that labelling it took once its kernels were there."""
     numbers, parts, seconds = evaluate.numbers_of(root, manifest, model), [], 0.0
     shards = [numbered(shard, numbers) for shard in store.read_shards(root, split, manifest)]
@@ -246,7 +245,7 @@ def ask(root: Path, manifest: dict, model: Labeller, split: str) -> tuple[Said, 
     if not parts:
         return Said([], np.empty(0), np.empty(0)), None
     found = evaluate.merge(parts)
-    return Said(named(model, found.predicted), found.confidence, found.losses), seconds
+    return Said(model.texts_of(found.predicted), found.confidence, found.losses), seconds
 
 
 def at_once(params: Params) -> int:

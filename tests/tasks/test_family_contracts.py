@@ -25,15 +25,21 @@ from espalier.tasks.training.plan import main as plan
 DATA = ("ingest", "template", "weigh")
 GRADUAL = {"training": "baum-welch"}  # of families that can also just count: what goes on, and fills gaps
 STAGES = (*DATA, "train", "evaluate", "report", "promote")
-ALL = pytest.mark.parametrize("family", sorted(FAMILIES))
 
 
 def able(ability):
-    return pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if ability in one.can])
+    """Those that label tokens and can do it."""
+    names = [name for name, one in FAMILIES.items() if {"labels", ability} <= one.can]
+    return pytest.mark.parametrize("family", names)
 
 
 def unable(ability):
-    return pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if ability not in one.can])
+    """Those that label tokens and cannot do it."""
+    names = [name for name, one in FAMILIES.items() if "labels" in one.can and ability not in one.can]
+    return pytest.mark.parametrize("family", names)
+
+
+ALL = able("labels")  # those of trees are in test_trees_in_the_pipeline.py
 
 
 def params_of(family, **options):
@@ -316,7 +322,7 @@ class FamilyOfTests(Family):
 @pytest.fixture
 def margins(tmp_path, monkeypatch):
     """A project whose candidate has scores and no probabilities."""
-    can = frozenset({"nbest", "limits", "weights"})
+    can = frozenset({"labels", "nbest", "limits", "weights"})
     monkeypatch.setitem(FAMILIES, "margin", FamilyOfTests("", "model of margins", "for tests", can))
     params = params_of("crf")
     run_stages(tmp_path, params, *DATA, "train")
