@@ -298,7 +298,7 @@ def mistakes(packed, theta):
 def boosted(packed, theta):
     """Every bound of boosting, of sequences and of positions."""
     return [
-        fit_boosting(*packed[1:], BoostingOptions(bound, examples, rounds=4), theta).theta
+        fit_boosting(*packed[1:], BoostingOptions(bound, examples, rounds=4), theta / 30).theta
         for bound in BOUNDS for examples in ("sequences", "neighbours")
     ]  # fmt: skip
 
