@@ -19,7 +19,7 @@ from espalier.engine.chain.pair_sets import check_labels, check_observations, ch
 from espalier.engine.data.dataset import Dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.boosting_bounds import LONGEST_STEP, Candidates
-from espalier.engine.families.boosting_chain import BoostedChain, Feature, Holders
+from espalier.engine.families.boosting_chain import BoostedChain, Feature, Holders, TooWide
 from espalier.engine.families.boosting_options import BOUNDS, EXAMPLES, BoostingOptions
 from espalier.engine.families.memm import local_problem
 from espalier.engine.labels.scheme import Transitions
@@ -177,7 +177,7 @@ def fit(
     data: Dataset, layout: Layout, options: BoostingOptions, theta: np.ndarray | None = None, listen=None, keeper=None,
     transitions: Transitions | None = None,
 ) -> Result:  # fmt: skip
-    """Round after round until the odds are gone, no weight gains, `listen` asks to stop, or there were enough.
+    """Round after round until the odds are gone, no weight gains or may move, `listen` asks to stop, or enough.
 
     The objective is log R, that of the exponential loss; a record also tells the weight that moved, by how much, and Z.
     """
@@ -219,8 +219,12 @@ def one_round(training: BoostingRounds) -> tuple[str | None, dict]:
     if gain <= LEAST_GAIN:
         return "no_gain", {}
     held, before = training.boosted.held(feature), training.boosted.log_odds
-    step = training.step(feature, held)
-    training.move(feature, held, step)
+    step, theta = training.step(feature, held), training.theta[feature.slot]
+    try:
+        training.move(feature, held, step)
+    except TooWide:
+        training.theta[feature.slot] = theta
+        return "too_wide", {}
     return None, {
         "slot": feature.slot, "step": step, "z": math.exp(min(training.boosted.log_odds - before, 700.0)),
         "bound": 1.0 - gain,

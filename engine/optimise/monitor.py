@@ -21,6 +21,7 @@ STOP_REASONS = {
     "counted": "every probability is a relative count of the training data: there is nothing to iterate",
     "chosen": "as many coordinates were chosen as gp.share allows",
     "odds": "the odds against the right labellings of the training data are down to rounding",
+    "too_wide": "the next round would have brought scores too far apart for scaled recursions; it was not made",
     "no_gain": "no weight lowers the bound on the odds any further",
     "flat": "no sequence has a gradient above gp.threshold any more",
 }

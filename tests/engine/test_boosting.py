@@ -250,6 +250,16 @@ def test_long_sequences_and_large_weights():
         fit(*packed[1:], BoostingOptions(rounds=5), theta)
 
 
+def test_a_round_that_would_go_too_far_is_not_made():
+    """Observation 0 says 0 by 297 in favour of the right label; observation 1, beside it and alone, would say more."""
+    problem = Problem(2, [1, 1], False, [[[0, 1]], [[1, -1]]], [[0], [0]], [1.0, 1.0])
+    packed = pack(problem)
+    theta = np.array([297.0, 0.0, 0.0, 0.0])
+    found = fit(*packed[1:], BoostingOptions(), theta)
+    assert (found.stop_reason, found.iterations) == ("too_wide", 0)
+    np.testing.assert_array_equal(found.theta, theta)
+
+
 class Keeper:
     def __init__(self, state=None):
         self.state, self.states = state, []
