@@ -99,5 +99,5 @@ def test_boosting_round_by_round(folder):
     assert falls.holds
     page, text = html(made, settings), markdown(made, settings)
     assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
-    rounds = results["S3-loose"]["rounds"]
+    rounds = results["first-loose"]["rounds"]
     assert boosting_rounds_report.most(rounds) == max(boosting_rounds_report.chosen(rounds).values())
