@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from math import exp
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,9 @@ import polars as pl
 
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Predictor
 from espalier.engine.labels import abstention
+from espalier.engine.labels.bracket_scores import BracketCounts, rows_of
 from espalier.engine.labels.measures import (
     EDIT_ERROR,
     F1,
@@ -26,7 +28,7 @@ from espalier.engine.labels.spans import scores
 from espalier.tasks import store
 from espalier.tasks.answering.tagging import Numbering, numbered, numbering
 from espalier.tasks.judging import headline
-from espalier.tasks.judging.kept_answers import Answers, answers_of, keep, labelled, losses_of, named
+from espalier.tasks.judging.kept_answers import Answers, answers_of, keep, labelled, losses_of
 from espalier.tasks.judging.likelihood import figures as likelihood_figures
 from espalier.tasks.judging.likelihood import losses_of_inputs
 from espalier.tasks.judging.risk import excess_risk
@@ -35,6 +37,8 @@ from espalier.tasks.judging.slices import by_frequency, by_length, seen_in_train
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 
+# Sizes in the learning curve: of weights, of rules.
+CURVED = ("active_unigram", "active_bigram", "active_trigram", "active_binary", "active_lexical", "active_unary")
 # Heads of the curve of a model that has no probabilities to calibrate.
 CALIBRATION = ("bin_low", "bin_high", "confidence", "accuracy", "count", "accuracy_low", "accuracy_high")
 
@@ -45,16 +49,16 @@ class Measured(NamedTuple):
     Plain arrays without anything of the others in them, so that a process elsewhere can make a part and send it.
     """
 
-    predicted: np.ndarray  # int32 [T], labels in the numbering of the model
+    predicted: np.ndarray  # [T], what the model says, as `Predictor.decoded`: numbers of its labels, or texts
     confidence: np.ndarray  # float64 [T], probability of the predicted label; like the next two NaN if it has none
     gold_probability: np.ndarray  # float64 [T], of the right label; 0 where the model does not know it
     losses: np.ndarray  # float64 [N], -log p(y | x) in nats; NaN where the model does not know all of y
     lengths: np.ndarray  # int64 [N]
 
 
-def measure(data: Dataset, model: Labeller) -> Measured:
-    """The part of one shard, which is in the numbering of the model."""
-    predicted, lengths = model.decoded(data), np.diff(data.offsets)
+def measure(data: Dataset, model: Predictor, predicted: np.ndarray | None = None) -> Measured:
+    """The part of one shard, which is in the numbering of the model; `predicted` are its labels if they are known."""
+    predicted, lengths = model.decoded(data) if predicted is None else predicted, np.diff(data.offsets)
     if "probability" not in model.can:
         return Measured(predicted, *np.full((2, len(predicted)), np.nan), np.full(len(lengths), np.nan), lengths)
     at, known, marginals = np.arange(len(data.labels)), data.labels >= 0, model.marginals(data)
@@ -70,14 +74,17 @@ def merge(parts: Iterable[Measured]) -> Measured:
 def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], offsets: np.ndarray) -> dict:
     """What the task is judged by with its interval, error rates, and scores of entities where labels mark them.
 
-    Where labels spell a string, a sequence is wrong when its string is.
+    Where labels spell a string, a sequence is wrong when its string is; where they are pieces of a tree, when a bracket
+    is missing or one too many.
     """
     counts = judged_by.counts(gold, predicted, offsets)
+    right, said = (np.array(texts) for texts in judged_by.of_tokens(gold, predicted))
     figures = {
-        "measure": judged_by.name,
-        "token_error": token_error(np.array(gold), np.array(predicted)),
-        "sequence_error": sequence_error(np.array(gold), np.array(predicted), offsets),
-    }
+        "measure": judged_by.name, "token_error": token_error(right, said),
+        "sequence_error": sequence_error(right, said, offsets),
+    }  # fmt: skip
+    if judged_by.trees:
+        figures |= bracket_figures(gold, predicted, offsets)
     if judged_by.name == EDIT_ERROR:
         figures["sequence_error"] = float(np.mean(counts.over > 0))
     if judged_by.name == F1.name:
@@ -87,7 +94,19 @@ def error_figures(judged_by: Measure, gold: list[str], predicted: list[str], off
     return figures | dict(zip(names, bootstrap(counts), strict=True))
 
 
-def model_figures(model: Labeller) -> dict:
+def bracket_figures(gold: list[str], said: list[str], offsets: np.ndarray) -> dict:
+    """What evalb counts of trees, and how many sequences have none."""
+    rows = rows_of(gold, said, offsets.tolist())
+    total = BracketCounts(*(sum(column) for column in zip(*rows, strict=True)))
+    return {"sequence_error": 1.0 - total.exact / total.sentences, "brackets": total.figures() | total._asdict()}
+
+
+def perplexity(part: dict | None) -> dict:
+    """Of the words of the test data; nothing where no string of them can be derived."""
+    return {"perplexity": exp(part["loss"])} if part else {}
+
+
+def model_figures(model: Predictor) -> dict:
     """What the model file says of its training."""
     keys = ("objective", "stop_reason", "iterations", "features", "train_sequences", "train_tokens")
     some = {key: model.info[key] for key in ("path_iterations", "best_iteration") if key in model.info}
@@ -131,9 +150,8 @@ def confusion_rows(gold: list[str], predicted: list[str]) -> list[tuple]:
 
 
 def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slices: list[dict]) -> None:
-    learning = ["iteration", "objective", "active_unigram", "active_bigram", "dev_token_error"]
-    if trace and "active_trigram" in trace[-1]:
-        learning.insert(-1, "active_trigram")
+    kinds = [name for name in CURVED if trace and name in trace[-1]] or list(CURVED[:2])
+    learning = ["iteration", "objective", *kinds, "dev_token_error"]
     folder = root / store.CURVES
     learnt = trace if len(trace) > 1 else []  # one point is no curve
     store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in learnt))
@@ -143,12 +161,12 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
         store.write_csv(folder / f"{name}.csv", heads, (row.values() for row in rows))
 
 
-def numbers_of(root: Path, manifest: dict, model: Labeller) -> Numbering:
+def numbers_of(root: Path, manifest: dict, model: Predictor) -> Numbering:
     """What the model calls the observations and labels of the features."""
     return numbering(model, store.read_vocabulary(root)["observation"].to_list(), manifest["labels"])
 
 
-def parts_of(root: Path, manifest: dict, model: Labeller, params: Params, progress: Progress) -> Iterator[Measured]:
+def parts_of(root: Path, manifest: dict, model: Predictor, params: Params, progress: Progress) -> Iterator[Measured]:
     """The parts of the test shards: on the workers of `compute.cluster` where there are several, else one at a time."""
     if params.compute.cluster and len(manifest["splits"]["test"]["shards"]) > 1:
         from espalier.tasks.cluster.testing import measured
@@ -164,7 +182,7 @@ def parts_of(root: Path, manifest: dict, model: Labeller, params: Params, progre
         progress.step(note="decoded")
 
 
-def likelihood(root: Path, manifest: dict, model: Labeller) -> dict:
+def likelihood(root: Path, manifest: dict, model: Predictor) -> dict:
     """How likely the inputs of all data are; those to compare with are not trained on, where there are such."""
     splits, numbers = manifest["splits"], numbers_of(root, manifest, model)
     reference = "dev" if splits["dev"]["sequences"] else "train"
@@ -192,10 +210,11 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
             "run `espalier stage template` again"
         )
     other = losses_of(labelled(reference, tokens), reference) if reference else None
-    gold, guess = tokens["label"].to_list(), named(model, found.predicted)
+    gold, guess = tokens["label"].to_list(), model.texts_of(found.predicted)
     offsets = np.append(0, np.cumsum(found.lengths))
-    correct = np.array([a == b for a, b in zip(gold, guess, strict=True)], bool)
     judged_by = measure_of(info.get("measure"), {*gold, *model.labels})
+    labels, said = judged_by.of_tokens(gold, guess)
+    correct = np.array([a == b for a, b in zip(labels, said, strict=True)], bool)
     metrics = error_figures(judged_by, gold, guess, offsets) | model_figures(model)
     metrics |= {"test_tokens": len(gold), "test_sequences": len(found.lengths)}
     bins: list[dict] = []
@@ -208,21 +227,25 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         metrics |= excess_risk(info["truth"], model)
     if "likelihood" in model.can:
         metrics["likelihood"] = likelihood(root, manifest, model)
+        if judged_by.trees:
+            metrics |= perplexity(metrics["likelihood"]["parts"].get("test"))
     figures = partial(error_figures, judged_by)
     metrics["overlap"] = overlap(in_training(root, tokens), gold, guess, offsets, figures)
-    metrics["decoders"] = decoders(root, manifest, model, numbers_of(root, manifest, model), figures)
+    if "labels" in model.can:
+        metrics["decoders"] = decoders(root, manifest, model, numbers_of(root, manifest, model), figures)
     seen, window = seen_in_training(root, tokens)
     slices = {"calibration": [row for row in bins if row["count"]], "lengths": by_length(~correct, offsets),
               "frequencies": by_frequency(~correct, seen, offsets)}  # fmt: skip
     progress.step(note="measured")
     nothing = [None] * len(gold)  # of a model without probabilities
-    columns = {"label": gold, "predicted": guess, "confidence": found.confidence if probable else nothing,
+    columns = {"label": labels, "predicted": said, "confidence": found.confidence if probable else nothing,
                "gold_probability": found.gold_probability if probable else nothing, "seen": seen}  # fmt: skip
+    columns |= {"tree": gold, "predicted_tree": guess} if judged_by.trees else {}
     kinds = {"confidence": pl.Float64, "gold_probability": pl.Float64}
     made = {name: pl.Series(values, dtype=kinds.get(name)) for name, values in columns.items()}
     predictions = tokens.drop("label").with_columns(**made)
     store.write_arrow(root / store.PREDICTIONS, predictions, {"nouns": info["nouns"], "window": window})
-    write_curves(root, trace, confusion_rows(gold, guess), **slices)
+    write_curves(root, trace, confusion_rows(labels, said), **slices)
     store.write_json(root / store.METRICS, metrics)
     keep(root, root / store.CANDIDATE, tokens, Answers(guess, found.losses if probable else None))
     progress.end(headline.in_one_line(metrics, info["nouns"]))

@@ -13,7 +13,17 @@ from espalier.engine.errors import EspalierError
 from espalier.tasks import store
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.sources import Blocks, Corpus, cmudict, files, input_columns, not_known, simulated
+from espalier.tasks.sources import (
+    Blocks,
+    Corpus,
+    cmudict,
+    files,
+    input_columns,
+    is_trees,
+    not_known,
+    simulated,
+    with_tags,
+)
 from espalier.tasks.sources.profile import Profiler
 from espalier.tasks.sources.split import Split, lines, marks
 
@@ -111,12 +121,12 @@ def pieces(corpus: Corpus, options: Ingest, kept: Counter | None = None) -> Iter
             yield name, block.drop("label", strict=False) if name == "unlabelled" else block
 
 
-def watched(blocks: Blocks, profiler: Profiler) -> Blocks:
-    """The same blocks; the profiler sees each as it passes."""
+def watched(blocks: Blocks, profiler: Profiler, trees: bool) -> Blocks:
+    """The same blocks; the profiler sees each as it passes, of trees their tags."""
 
     def passing():
         for block in blocks():
-            profiler.add(block)
+            profiler.add(with_tags(block) if trees else block)
             yield block
 
     return passing
@@ -143,7 +153,7 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
     progress.step(0, note="reading")
     corpus, available = corpus_of(root, params.ingest)
     profiler = Profiler([])
-    corpus.parts["train"] = watched(corpus.parts["train"], profiler)
+    corpus.parts["train"] = watched(corpus.parts["train"], profiler, is_trees(corpus.info()))
     split, tokens = Split(params.ingest), 0
     with ExitStack() as stack:  # the files take their places together, when all are whole
         writers = {name: stack.enter_context(store.token_writer(root, name, corpus.info())) for name in store.SPLITS}

@@ -7,8 +7,9 @@ defaults. Unknown keys are refused with the nearest known name.
 import difflib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +17,15 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options, perceptron_options
+from espalier.engine.families import (
+    FAMILIES,
+    boosting_options,
+    gp_options,
+    hmm_options,
+    hmsvm_options,
+    pcfg_options,
+    perceptron_options,
+)
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
@@ -64,7 +73,7 @@ LETTER_TEMPLATES = [
 
 
 # The names in tasks.formats.FORMATS that hold tokens, and in tasks.formats.schemes.NAMES, which a test compares.
-FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet", "crfsuite")
+FORMATS = ("conll", "conllu", "jsonl", "arrow", "parquet", "crfsuite", "brackets")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou", "bio", "iobes", "bioul")
 
 BUILT_IN = ("cmudict", "simulated")  # sources that come with the project: only of these is a part taken unasked
@@ -113,6 +122,10 @@ class Ingest:
     scheme_from: str | None = option(
         None, "files: tagging scheme they have; null looks at the labels", "text?", SCHEMES
     )
+    functions: bool = option(False, "brackets: labels keep functional tags, as in NP-SBJ", "bool")
+    bare: bool = option(
+        False, "brackets: they have no labels, and a line is a string whose brackets no tree may cross", "bool"
+    )
     limit: int | str | None = option(
         "auto", "sequences taken, chosen by hash; null takes all; auto takes 40000 of a built-in source, all of files",
         "int?", least=10, word="auto",
@@ -144,8 +157,8 @@ class TemplateParams:
         "lines?",
     )
     file: str | None = option(
-        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes along",
-        "text?",
+        None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes "
+        "along, and espalier:trees for a pcfg over words", "text?",
     )  # fmt: skip
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")
@@ -279,9 +292,50 @@ class Perceptron:
         20, "passes over the training data at most; the one that does best on the development data is kept, without "
         "such data the last one", "int", least=1,
     )  # fmt: skip
+    parts: int = option(
+        1, "1: one sequence after the other; n: n parts of the data are learned from at the same time, by threads, and "
+        "their weights are mixed after each epoch, which is another model", "int", least=1, most=1024,
+    )  # fmt: skip
     average: bool = option(
         True, "perceptron, pa: keep the mean of the weights after every sequence, not the last ones", "bool"
     )
+    pairs: str = option(
+        "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
+    )
+    start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+
+
+@dataclass
+class Boosting:
+    bound: str = option(
+        "exact", "what a round makes smallest: the odds themselves (exact), after the tight bound has chosen a weight; "
+        "the tight bound, one for each sequence; or the loose one for all, by short steps", "text",
+        tuple(boosting_options.BOUNDS),
+    )  # fmt: skip
+    examples: str = option(
+        "sequences", "what is right or wrong: whole labellings; positions by themselves, without weights for pairs of "
+        "labels; or positions given the right label before (neighbours)", "text", tuple(boosting_options.EXAMPLES),
+    )  # fmt: skip
+    rounds: int = option(
+        1000, "weights that move, one after the other, at most; the round that does best on the development data is "
+        "kept, without such data the last one", "int", least=1,
+    )  # fmt: skip
+    look: int = option(
+        10, "rounds from one look at the development data to the next; 20 looks without a better one are the end, or "
+        "as many rounds as train.patience says", "int", least=1,
+    )  # fmt: skip
+    pi: float = option(
+        0.9, "a sequence of T tokens counts pi^T: below 1 the odds against long ones, which grow as fast, do not "
+        "decide all", "number", least=1e-6, most=1,
+    )  # fmt: skip
+    epsilon: float = option(
+        0.001, "more of it, shorter steps: what a weight that is always right, or always wrong, is taken to be in "
+        "error by", "number", least=1e-12,
+    )  # fmt: skip
+    scheme: str | None = option(
+        None, "transitions that this tagging scheme forbids (auto: that of the labels) are impossible in training and "
+        "in answers; null allows all", "text?", (AUTO, *PREFIXES),
+    )  # fmt: skip
     pairs: str = option(
         "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
     )
@@ -337,9 +391,52 @@ class Hmsvm(Kernel):
 
 
 @dataclass
+class Pcfg:
+    """Trees, from counts of trees or by expectation-maximisation; templates say what is seen of a word."""
+
+    training: str = option(
+        "counts", "what is counted: the trees of the data (counts), or what a grammar expects of strings: all trees "
+        "(inside-outside), the likeliest (viterbi) or the k likeliest (k-best)", "text", tuple(pcfg_options.TRAININGS),
+    )  # fmt: skip
+    binarise: str = option("right", "the side on which the rest of a rule of three and more hangs", "text",
+                           pcfg_options.SIDES)  # fmt: skip
+    horizontal: int = option(1, "children before it that the rest of a rule remembers", "int", least=0)
+    vertical: int = option(2, "labels that a label remembers, its own included", "int", least=1, most=10)
+    rare: int = option(
+        2, "words seen so often or less are left to what the templates behind the first one see of them", "int", least=0
+    )
+    unknown: float = option(
+        0.01, "counts: what each tag of rare words, or each tag where none is rare, has of any word beside what was "
+        "seen", "number", least=0,
+    )  # fmt: skip
+    symbols: int | None = option(
+        None, "inside-outside, viterbi, k-best: begin with all rules over so many symbols, as chance has it; null "
+        "begins with the counts of trees", "int?", least=1, most=200,
+    )  # fmt: skip
+    restarts: int = option(1, "with symbols: starts, the one with the likeliest strings is kept", "int", least=1)
+    brackets: bool = option(True, "inside-outside, viterbi, k-best: trees cross no bracket of the data", "bool")
+    k: int = option(128, "k-best: trees of each string", "int", least=1, most=100_000)
+    smoothing: float = option(
+        0.0, "inside-outside, viterbi, k-best: added to the count of each rule", "number", least=0
+    )
+    pool_weight: float = option(
+        0.03, "inside-outside, viterbi, k-best: what a string of the unlabelled pool counts; 0 leaves the pool out",
+        "number", least=0,
+    )  # fmt: skip
+    stepwise: bool = option(False, "renew the grammar behind each batch of strings, not behind all of them", "bool")
+    alpha: float = option(
+        0.7, "stepwise: how fast steps shrink, (k + 2)^-alpha behind k of them", "number", least=0.5, most=1
+    )
+    batch: int = option(50, "stepwise: strings between two steps", "int", least=1)
+    order: str = option("random", "stepwise: strings as chance has it, short or long ones first", "text",
+                        pcfg_options.ORDERS)  # fmt: skip
+
+
+@dataclass
 class Train:
     max_iterations: int = option(
-        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons) at most", "int", least=1
+        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons, rounds of boosting) at most", "int",
+        least=1,
     )
     tolerance: float = option(
         0.0004, "stop when the last third of the iterations, 30 at least, lowered the objective by less than "
@@ -444,6 +541,17 @@ class Memory:
 
 
 @dataclass
+class Tournament:
+    families: list[str] | None = option(
+        None, "families that `espalier tournament` trains; null tries all that suit the data", "lines?"
+    )
+    settings: list[str] | None = option(
+        None, "more entrants, each with settings of one family, such as crf.rho1=0.1 or \"perceptron.update=pa "
+        "train.seed=1\"", "lines?",
+    )  # fmt: skip
+
+
+@dataclass
 class Params:
     """One section for each stage and each family of models, and what holds for the whole process."""
 
@@ -457,6 +565,8 @@ class Params:
     gp: Gp = field(default_factory=Gp)
     hmsvm: Hmsvm = field(default_factory=Hmsvm)
     perceptron: Perceptron = field(default_factory=Perceptron)
+    boosting: Boosting = field(default_factory=Boosting)
+    pcfg: Pcfg = field(default_factory=Pcfg)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
@@ -465,14 +575,15 @@ class Params:
     version: Version = field(default_factory=Version)
     notify: Notify = field(default_factory=Notify)
     memory: Memory = field(default_factory=Memory)
+    tournament: Tournament = field(default_factory=Tournament)
     given: ClassVar[tuple[str, ...]] = (
         "ingest", "template", "weigh", "model", *FAMILIES, "train", "compute", "evaluate", "report", "promote",
-        "version", "notify", "memory", "evaluate.decode",
+        "version", "notify", "memory", "tournament", "evaluate.decode",
     )  # fmt: skip
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron | Boosting | Pcfg:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 
@@ -519,13 +630,8 @@ def _checked(data: dict, where: str, overrides: list[str]) -> Params:
     named = set(_keys(data))
     params.given = tuple(name for name in params.given if data.get(name) or name in named)
     for text in overrides:
-        name, equals, value = text.partition("=")
-        with faults.collected(name.partition(".")[0]):
-            if not equals or "." not in name:
-                raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set crf.rho1=0.2")
-            _check_moved([name], "--set")
-            _assign(params, name, _override(text, value), "--set")
-            named.add(name)
+        with faults.collected(text.partition("=")[0].partition(".")[0]):
+            named.add(_override(params, text, "--set"))
     if params.template.file and "template.lines" not in named:
         params.template.lines = None  # the default is for those who say nothing
     checks = {"template": lambda: check_templates(params.template), "ingest": lambda: _check_shares(params.ingest)}
@@ -606,14 +712,31 @@ def from_yaml(text: str) -> Any:
     return yaml.load(text, BoundedLoader)
 
 
-def _override(text: str, value: str) -> Any:
+def changed(params: Params, overrides: Sequence[str], where: str) -> Params:
+    """A copy with some parameters changed by `section.key=value`; all that is wrong with them is told together."""
+    params, faults = deepcopy(params), Faults()
+    for text in overrides:
+        with faults.collected():
+            _override(params, text, where)
+    faults.tell()
+    return params
+
+
+def _override(params: Params, text: str, where: str) -> str:
+    """Change the parameter of a `section.key=value`; its name."""
+    name, equals, value = text.partition("=")
+    if not equals or "." not in name:
+        raise EspalierError(f"{where} {brief(text)}: expected section.key=value, for example {where} crf.rho1=0.2")
+    _check_moved([name], where)
     try:
-        return from_yaml(value)
+        found = from_yaml(value)
     except (yaml.YAMLError, ValueError) as error:
         reason = f" ({error.problem})" if str(getattr(error, "problem", "")).startswith("more than") else ""
         raise EspalierError(
-            f"--set {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
+            f"{where} {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
         ) from None
+    _assign(params, name, found, where)
+    return name
 
 
 def _section(params: Params, name: Any, where: str):

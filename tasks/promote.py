@@ -183,7 +183,7 @@ def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress)
     name = headline.names(measure.name, info["nouns"])[measure.name]
 
     def judged(said: list[str]) -> Judged:
-        return Judged(measure.counts(gold, said, offsets), token_counts(gold, said, offsets))
+        return Judged(measure.counts(gold, said, offsets), token_counts(*measure.of_tokens(gold, said), offsets))
 
     progress.step(note="challenger")
     champion_model, rows, warnings = None, [], []
@@ -191,7 +191,7 @@ def weighed(root: Path, params: Params, earlier: list[dict], progress: Progress)
         champion_model = store.read_model(champion)
         said = answers_of(root, champion, tokens).labels
         decision = decide(measure, name, judged(said), judged(challenger), options)
-        rows = compare_labels(gold, said, challenger, offsets, options)
+        rows = compare_labels(gold, said, challenger, offsets, options, measure.trees)
         warnings += [*changed_test_data(root, earlier, version), *filter(None, [stranger(root)])]
     else:
         decision = first_decision(measure, name, judged(challenger))

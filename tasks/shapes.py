@@ -110,7 +110,7 @@ MANIFEST = {
     "templates": TEXTS, "columns": TEXTS, "kinds": TEXTS, "labels": TEXTS, "label_sets": [TEXTS],
     "nouns": NOUNS | {"*": Kind("no other noun", lambda value: False)}, "observations": COUNT,
     "splits": {"train": SPLIT, "dev": SPLIT, "test": SPLIT, "unlabelled": SPLIT}, "vocabulary_sha256": TEXT,
-    "data_version": TEXT, "lists?": Table(ANY), "value_columns?": TEXTS, "scales?": Table(NUMBER),
+    "data_version": TEXT, "trees?": TRUTH, "lists?": Table(ANY), "value_columns?": TEXTS, "scales?": Table(NUMBER),
 }  # fmt: skip
 
 PROFILE = {
@@ -133,7 +133,9 @@ CLUSTERS = {
     "pool_without_label_share?": Maybe(NUMBER),
 }  # fmt: skip
 
-ACTIVE = ("unigram", "start", "bigram", "trigram")  # kinds of weights; of triples where there are some
+# Kinds of weights, of triples where there are some; of rules in a grammar.
+ACTIVE = ("unigram", "start", "bigram", "trigram", "binary", "lexical", "unary")
+OF_ACTIVE = {f"active_{kind}?": COUNT for kind in ACTIVE}
 
 
 def active_of(figures: dict) -> dict[str, int]:
@@ -142,9 +144,9 @@ def active_of(figures: dict) -> dict[str, int]:
 
 
 ITERATION = {
-    "iteration": COUNT, "objective": NUMBER, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT,
-    "active_trigram?": COUNT, "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER),
-    "minimises?": TEXT, "mistakes?": COUNT, "wrong_labels?": COUNT, "*": Maybe(FIGURE),
+    "iteration": COUNT, "objective": NUMBER, **OF_ACTIVE, "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER),
+    "loss?": Maybe(NUMBER), "minimises?": TEXT, "mistakes?": COUNT, "wrong_labels?": COUNT, "family?": TEXT,
+    "feature?": TEXT, "*": Maybe(FIGURE),
 }  # fmt: skip
 TIMING = {"iteration": COUNT, "seconds": NUMBER}
 
@@ -155,8 +157,8 @@ COMPARED = {
     "*": Kind("no other measure", lambda value: False),
 }  # fmt: skip
 LIKELIHOOD_PART = {
-    "sequences": POSITIVE, "tokens": POSITIVE, "loss": NUMBER, "low": Maybe(NUMBER), "high": Maybe(NUMBER),
-    "difference?": NUMBER, "difference_low?": Maybe(NUMBER), "difference_high?": Maybe(NUMBER),
+    "sequences": POSITIVE, "tokens": POSITIVE, "impossible?": COUNT, "loss": NUMBER, "low": Maybe(NUMBER),
+    "high": Maybe(NUMBER), "difference?": NUMBER, "difference_low?": Maybe(NUMBER), "difference_high?": Maybe(NUMBER),
 }  # fmt: skip
 SPLIT_NAME = Kind("train or dev", ("train", "dev").__contains__)
 LIKELIHOOD = {
@@ -174,9 +176,9 @@ METRICS = QUALITY | {
     "overlap?": {"sequences": COUNT, "share": NUMBER, "without?": COMPARED},
     "decoders?": {"used": TEXT, "part": PART, "viterbi": COMPARED, "posterior?": COMPARED, "*": COMPARED},
     "token_error": NUMBER, "sequence_error": NUMBER, "objective": NUMBER, "stop_reason": TEXT, "iterations": COUNT,
-    "features": COUNT, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT, "labels": COUNT,
+    "features": COUNT, **OF_ACTIVE, "labels": COUNT,
     "train_sequences": COUNT, "train_tokens": COUNT, "test_sequences": COUNT, "test_tokens": COUNT,
-    "active_trigram?": COUNT, "precision?": Maybe(NUMBER), "recall?": Maybe(NUMBER),
+    "brackets?": Table(NUMBER), "precision?": Maybe(NUMBER), "recall?": Maybe(NUMBER),
     "sequence_log_loss?": Maybe(NUMBER), "excess_log_loss?": Maybe(NUMBER), "excess_risk?": Maybe(NUMBER),
     "bayes_error?": Maybe(NUMBER), "calibration_error?": Maybe(NUMBER), "chunks?": Maybe(Table(CHUNKS)),
     "sequences_with_unknown_labels?": Maybe(COUNT), "path_iterations?": Maybe(COUNT),

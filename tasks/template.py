@@ -22,7 +22,7 @@ from espalier.engine.text import lookup, values
 from espalier.tasks import store
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
-from espalier.tasks.sources import input_columns
+from espalier.tasks.sources import input_columns, is_trees
 from espalier.tasks.templating.expansion import Expansion, Template, check_columns, column_names, encode, resolve, roomy
 from espalier.tasks.templating.pattern_files import read_templates
 
@@ -164,8 +164,10 @@ def main(root: Path, params: Params, progress: Progress, project: Path | None = 
 
     vocabulary = grow_vocabulary(counted(), params.template.min_count)
     labels = Labels.of(label_texts)
-    check_label_count(len(labels.names), str(root / store.TOKENS.format("train")))
-    if not labels.names:
+    trees = is_trees(info)
+    if not trees:
+        check_label_count(len(labels.names), str(root / store.TOKENS.format("train")))
+    if not (labels.names or trees):
         raise EspalierError("no token of the training data has a known label: label some, or check ingest.unknown")
     texts, splits, scale = lookup.make_vocabulary(store.arrow_texts(vocabulary["observation"])), {}, None
     with_values, mixed = values.valued_columns(templates), values.attribute_columns(templates)
@@ -191,6 +193,7 @@ def main(root: Path, params: Params, progress: Progress, project: Path | None = 
         "kinds": [t.kind for t in templates], "lists": lists, "labels": labels.names, "label_sets": labels.sets,
         "nouns": info["nouns"], "reading": info.get("reading"), "observations": len(vocabulary), "splits": splits,
         "vocabulary_sha256": store.file_hash(root / store.VOCABULARY), "data_version": data_version(root),
+        "trees": trees,
     }  # fmt: skip
     if with_values.any():
         names = np.array(manifest["columns"])
@@ -200,5 +203,6 @@ def main(root: Path, params: Params, progress: Progress, project: Path | None = 
         named = zip(vocabulary["observation"].to_list(), scale.tolist(), strict=True)
         manifest["scales"] = {text: factor for text, factor in named if factor != 1.0}
     store.write_json(root / store.MANIFEST, manifest)
-    progress.end(f"{len(templates)} templates, {len(vocabulary):,} observations, {len(labels.names)} labels")
+    what = "pieces of trees" if trees else "labels"
+    progress.end(f"{len(templates)} templates, {len(vocabulary):,} observations, {len(labels.names)} {what}")
     return {"templates": len(templates), "observations": len(vocabulary), "labels": len(labels.names)}

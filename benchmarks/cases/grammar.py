@@ -15,12 +15,12 @@ from benchmarks.cases import Context
 from benchmarks.cases.hmm import least_seconds
 from benchmarks.job import Skip
 from benchmarks.rows import OURS
-from espalier.engine.grammar.bracket_scores import compare_all
 from espalier.engine.grammar.expected import Machine
 from espalier.engine.grammar.rules import Grammar, full_grammar
 from espalier.engine.grammar.strings import Strings, select, unbracketed
 from espalier.engine.grammar.treebank import make_treebank
-from espalier.engine.grammar.trees import cleaned, leaves, read_trees
+from espalier.engine.labels.bracket_scores import compare_all
+from espalier.engine.labels.trees import cleaned, leaves, read_trees
 from espalier.tasks.experiments.wsj_pcfg import parts
 
 FOLDER, SYMBOLS, TRAIN = "treebank-sample", 35, 3_000

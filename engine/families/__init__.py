@@ -1,9 +1,9 @@
 """The families of models: what each can do, and where it is.
 
-A family is a module here with a class of labellers (`engine.families.labeller`): a trained model in words, which labels
-data. The table below is all that others know of a family; its module is loaded when it is first asked for. What a
-family `can` do decides what stages and commands offer; what it cannot is refused in one sentence that names those that
-can. Classifiers of bags (`logistic`, `naive_bayes`) have their modules here, too.
+A family is a module here with a class of models (`engine.families.labeller`): a trained model in words, which labels
+data or puts trees over them. The table below is all that others know of a family; its module is loaded when it is first
+asked for. What a family `can` do decides what stages and commands offer; what it cannot is refused in one sentence that
+names those that can. Classifiers of bags (`logistic`, `naive_bayes`) have their modules here, too.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from espalier.engine.errors import EspalierError, quoted
 
 if TYPE_CHECKING:
-    from espalier.engine.families.labeller import Labeller
+    from espalier.engine.families.labeller import Predictor
 
 # What a family may be able to do, in words that end "FAMILY cannot …".
 ABILITIES = {
+    "labels": "label tokens one by one",
+    "trees": "put trees over sequences",
     "probability": "say how likely its labels are",
     "nbest": "list several labellings",
     "limits": "keep to known labels or to the transitions of a scheme",
@@ -35,12 +37,13 @@ ABILITIES = {
     "duplicates": "learn from a sequence of weight 2 as from two of them",
     "objective": "say how far it is from an optimum",
 }
+KINDS = frozenset({"labels", "trees"})  # of what a family says of a sequence; each has one of them
 GENERATIVE = frozenset({"likelihood", "sample", "states"})  # what a model of inputs and labels together can
 
 
 @dataclass(frozen=True)
 class Family:
-    """`where` is module:class of its labellers, in this folder; `called` is what a report calls such a model."""
+    """`where` is module:class of its models, in this folder; `called` is what a report calls such a model."""
 
     where: str
     called: str
@@ -48,18 +51,18 @@ class Family:
     can: frozenset[str]
 
     @property
-    def labeller(self) -> type["Labeller"]:
+    def labeller(self) -> type["Predictor"]:
         module, _, name = self.where.partition(":")
         return getattr(import_module(f"espalier.engine.families.{module}"), name)
 
 
-ANSWERS = frozenset({"probability", "nbest", "limits", "weights"})  # what lattices of probabilities give
-SCORES = frozenset({"limits", "weights"})  # what lattices of scores give that are no probabilities
+ANSWERS = frozenset({"labels", "probability", "nbest", "limits", "weights"})  # what lattices of probabilities give
+SCORES = frozenset({"labels", "limits", "weights"})  # what lattices of scores give that are no probabilities
 MINIMISES = frozenset({"duplicates", "objective"})  # what follows from an objective that is a sum over sequences
 FAMILIES = {
     "crf": Family(
         "crf:CrfLabeller", "sparse conditional random field", "conditional random field, a linear chain",
-        frozenset(ABILITIES) - GENERATIVE,
+        frozenset(ABILITIES) - GENERATIVE - {"trees"},
     ),
     "memm": Family(
         "memm:MemmLabeller", "sparse maximum-entropy Markov model",
@@ -78,11 +81,20 @@ FAMILIES = {
     "hmsvm": Family(
         "hmsvm:HmsvmLabeller", "hidden Markov support vector machine",
         "hidden Markov support vector machine, the largest margin in the space of a kernel",
-        frozenset({"nbest", "limits", "weights"}) | MINIMISES,
+        frozenset({"labels", "nbest", "limits", "weights"}) | MINIMISES,
     ),
     "perceptron": Family(
         "perceptron:PerceptronLabeller", "structured perceptron", "averaged perceptron: scores learnt from mistakes",
         SCORES | {"warm_start", "resume", "values"},
+    ),
+    "boosting": Family(
+        "boosting:BoostingLabeller", "sequence AdaBoost",
+        "sequence AdaBoost: weights chosen one by one, each for what it takes from the odds against the right labels",
+        SCORES | {"warm_start", "resume", "duplicates"},
+    ),
+    "pcfg": Family(
+        "pcfg:PcfgModel", "probabilistic context-free grammar", "probabilistic grammar: trees, from trees or strings",
+        frozenset({"trees", "likelihood", "partial", "duplicates"}),
     ),
 }  # fmt: skip
 
@@ -100,13 +112,14 @@ def require(name: str, ability: str, otherwise: str = "", setting: str = "model.
     `setting` is what the user chose the family by.
     """
     if ability not in family(name).can:
-        able = ", ".join(other for other, one in FAMILIES.items() if ability in one.can)
+        kind = set() if ability in KINDS else family(name).can & KINDS  # another kind would need other data
+        able = ", ".join(other for other, one in FAMILIES.items() if {ability, *kind} <= one.can)
         choice = f"one of {able}" if "," in able else able
         other = f", or {otherwise}" if otherwise else ""
         raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set {setting} to {choice}{other}")
 
 
-def load(path: str | Path) -> "Labeller":
+def load(path: str | Path) -> "Predictor":
     """The model of a file, whatever its family."""
     from espalier.engine.model import Model
     from espalier.engine.model_file import NESTED, REMEDY, open_model

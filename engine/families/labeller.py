@@ -37,6 +37,17 @@ class Contribution(NamedTuple):
     value: float = 1.0  # of the observation
 
 
+class Round(NamedTuple):
+    """A weight that moved while a model was made, and by how much the loss fell by it."""
+
+    family: str  # unigram, start or bigram
+    observation: str
+    previous: str | None  # the label before
+    label: str
+    step: float
+    z: float  # the loss after it, as a share of the loss before
+
+
 class States(NamedTuple):
     """The labels of a model as states of an automaton."""
 
@@ -47,8 +58,8 @@ class States(NamedTuple):
     visits: np.ndarray  # float64 [Y], how often each is expected in a sequence
 
 
-class Labeller(Stored):
-    """What a trained model says of data, whatever it is made of. `WeightLabeller` is one of weights on a layout."""
+class Predictor(Stored):
+    """A trained model of any family, whatever it says of a sequence: a label for each token, or a tree over them."""
 
     family: ClassVar[str]
     linear: ClassVar[bool] = True  # whether the score of a labelling is the sum of its weights
@@ -78,9 +89,45 @@ class Labeller(Stored):
             raise EspalierError(f"decoder {quoted(str(name))} is not known: choose one of {', '.join(DECODERS)}")
         return name
 
+    @abstractmethod
+    def decoded(self, data: Dataset, decoder: str | None = None) -> np.ndarray:
+        """What it says of each token, [T]; `texts_of` has it in words."""
+
+    @abstractmethod
+    def texts_of(self, answers: np.ndarray) -> list[str]:
+        """What was `decoded` as texts of labels."""
+
+    def rounds(self) -> list[Round]:
+        """The rounds that made it, in order; none of a model that was not made weight by weight."""
+        return []
+
+    def states(self) -> States | None:
+        """Its labels as states of an automaton, None for a model that is none."""
+        return None
+
+    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset:
+        """n sequences drawn from it, with their labels, where a model can."""
+        self.require("sample")
+        raise NotImplementedError
+
+    @abstractmethod
+    def shown_table(self) -> pa.Table:
+        """What a listing shows of it, as a table with the columns of weights."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """How much it holds, by kinds of weights, as trace and report count it."""
+
+
+class Labeller(Predictor):
+    """What a trained model says of each token. `WeightLabeller` is one of weights on a layout."""
+
     def decoded(self, data: Dataset, decoder: str | None = None, **only) -> np.ndarray:
         """The labels that its decoder, or the one that is asked for, says, int32 [T]."""
         return (self.best if self.decoder(decoder) == "viterbi" else self.posterior)(data, **only)
+
+    def texts_of(self, answers: np.ndarray) -> list[str]:
+        return [self.labels[y] for y in answers.tolist()]
 
     @abstractmethod
     def lattices(self, data: Dataset) -> Iterator[LatticeBlock]:
@@ -129,15 +176,6 @@ class Labeller(Stored):
         self.require("likelihood")
         return self.log_partition(data)
 
-    def states(self) -> States | None:
-        """Its labels as states of an automaton, None for a model that is none."""
-        return None
-
-    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset:
-        """n sequences drawn from it, with their labels, where a model can."""
-        self.require("sample")
-        raise NotImplementedError
-
     def scores(self, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
         """Scores of positions [T, Y] and of the pairs that end there [T, Y, Y], zero at first positions."""
         return blocks.score_arrays(self.lattices(data), (len(data.labels), len(self.labels)))
@@ -179,14 +217,6 @@ class Labeller(Stored):
     @abstractmethod
     def listed(self, label: int | None, count: int) -> list[tuple[Contribution, float]]:
         """What is `shown` of largest size with its values, of one label or of all."""
-
-    @abstractmethod
-    def shown_table(self) -> pa.Table:
-        """What a listing shows of it, as a table with the columns of weights."""
-
-    @abstractmethod
-    def sizes(self) -> dict[str, int]:
-        """How much it holds, by kinds of weights, as trace and report count it."""
 
 
 class WeightLabeller(Labeller, Model):

@@ -74,7 +74,7 @@ def total_log_p(data: Strings, log_p: np.ndarray) -> tuple[float, float]:
 
 def fit(
     grammar: Grammar, data: Strings, options: GrammarOptions,
-    on_iteration: Callable[[dict, Grammar], bool | None] | None = None,
+    on_iteration: Callable[[dict, Grammar], str | None] | None = None,
 ) -> GrammarFit:  # fmt: skip
     """The grammar that the strings teach, begun from another one; `on_iteration` hears each step and may end it."""
     data = data if options.brackets else unbracketed(data)
@@ -88,7 +88,7 @@ def _heard(
 ) -> str | None:
     record = {"iteration": iteration, "objective": -value, "skipped": skipped, "rules": grammar.size}
     reason = monitor.check(record, grammar.probabilities)
-    return "stopped" if on_iteration and on_iteration(record, grammar) else reason
+    return (on_iteration and on_iteration(record, grammar)) or reason
 
 
 def _batch(grammar: Grammar, data: Strings, options: GrammarOptions, on_iteration) -> GrammarFit:

@@ -7,6 +7,7 @@ import numpy as np
 
 from espalier.engine.errors import EspalierError
 
+MOST_STEPS, SMALL_STEP = 2000, 1e-9  # of a sum over levels of trees: symbols that the last one adds
 SUM_TOLERANCE = 1e-6  # of the probabilities of a symbol: files hold some ten digits
 
 
@@ -83,6 +84,42 @@ def make_grammar(
             for parts, weights, order in zip((numbers, tags, links), values, orders, strict=True)]  # fmt: skip
     grammar = Grammar(list(symbols), list(words), int(start), *made[0], *made[1], *made[2])
     return normalised(grammar, grammar.probabilities)
+
+
+def stored_grammar(
+    symbols: Sequence[str], words: Sequence[str], start: int, binary: Sequence, lexical: Sequence, unary: Sequence
+) -> Grammar:
+    """A grammar as it was kept, columns of its rules with probabilities: checked, not a bit of it changed."""
+    for parts in (binary, lexical, unary):
+        _check_values(list(parts[:-1]), parts[-1])
+    sorts = (binary[0], binary[2], binary[1]), lexical[:2], (unary[1], unary[0])
+    if not all(np.array_equal(np.lexsort(keys), np.arange(len(keys[0]))) for keys in sorts):
+        raise EspalierError("rules are not in their order: expected them sorted by what is on the right")
+    made = [np.ascontiguousarray(part, np.float64 if part is parts[-1] else np.int32)
+            for parts in (binary, lexical, unary) for part in parts]  # fmt: skip
+    grammar = Grammar(list(symbols), list(words), start, *made)
+    check_sums(grammar)
+    return grammar
+
+
+def expected_uses(grammar: Grammar) -> np.ndarray:
+    """How often each rule is expected in a tree: n = e_S + n M step by step, until nothing is added.
+
+    Where trees hardly ever end that has no end either, and the sum is cut off.
+    """
+    g, p = grammar, grammar.probabilities
+    n, at = len(g.binary), len(g.binary) + len(g.lexical)
+    below = np.concatenate([g.left, g.right, g.below])
+    moved = np.zeros(len(g.symbols))
+    moved[g.start] = 1.0
+    uses = np.zeros(g.size)
+    for _ in range(MOST_STEPS):
+        now = moved[g.owners] * p
+        uses += now
+        moved = np.bincount(below, np.concatenate([now[:n], now[:n], now[at:]]), len(g.symbols))
+        if moved.sum() < SMALL_STEP or moved.sum() > 1.0 / SMALL_STEP:
+            break
+    return uses
 
 
 def _columns(rows: np.ndarray, width: int) -> list[np.ndarray]:

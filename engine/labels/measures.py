@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.labels.bracket_scores import rows_of
 from espalier.engine.labels.edit_distance import edit_distances
 from espalier.engine.labels.spans import marks_entities, spans_of
+from espalier.engine.labels.trees import tag_of
 
 DRAWS = 50  # resamples made at a time
 
@@ -46,9 +48,18 @@ class Counts(NamedTuple):
 class Measure(NamedTuple):
     """What a task is judged by: a ratio of sums over sequences, so that whole sequences can be drawn again."""
 
-    name: str  # its key in metrics: token_error, f1 or edit_error
+    name: str  # its key in metrics: token_error, f1, edit_error or bracket_f1
     counts: Callable[[Sequence[str], Sequence[str], np.ndarray], Counts]  # of right labels, predicted ones, offsets
     higher_is_better: bool = False
+    # The labels of single tokens, of right labels and predicted ones: tags where labels are pieces of trees.
+    of_tokens: Callable[[Sequence[str], Sequence[str]], tuple[Sequence[str], Sequence[str]]] = lambda gold, said: (
+        gold, said,
+    )  # fmt: skip
+
+    @property
+    def trees(self) -> bool:
+        """Whether labels are pieces of trees."""
+        return self.name == BRACKET_F1
 
     def loss(self, value: float) -> float:
         """What is to be small: an error itself, or what F1 lacks."""
@@ -90,21 +101,41 @@ def _strings(labels: Sequence[str], offsets: np.ndarray, parts: dict[str, list[i
     return symbols, ends[offsets].astype(np.int64)
 
 
+def bracket_counts(gold: Sequence[str], said: Sequence[str], offsets: np.ndarray, labelled: bool) -> Counts:
+    """Twice the brackets that are found, over the right and the predicted ones, of trees as labels of their words."""
+    rows = rows_of(gold, said, offsets.tolist())
+    found = np.array([row.labelled if labelled else row.unlabelled for row in rows], np.float64)
+    return Counts(2 * found, np.array([row.gold + row.predicted for row in rows], np.float64))
+
+
+def tags_of(gold: Sequence[str], said: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The tags of pieces of trees; where the right one is not known the predicted one is left out, too."""
+    right, other = ([tag_of(piece) for piece in pieces] for pieces in (gold, said))
+    return right, [b if a else "" for a, b in zip(right, other, strict=True)]
+
+
 TOKEN_ERROR = Measure("token_error", token_counts)
 F1 = Measure("f1", entity_counts, higher_is_better=True)
 EDIT_ERROR = "edit_error"
-NAMES = (TOKEN_ERROR.name, F1.name, EDIT_ERROR)
+BRACKET_F1 = "bracket_f1"
+NAMES = (TOKEN_ERROR.name, F1.name, EDIT_ERROR, BRACKET_F1)
 
 
 def measure_of(described: dict[str, Any] | None, labels: Iterable[str]) -> Measure:
     """What the source of the data says that they are judged by; else F1 where labels mark entities; else the error.
 
-    `described` is {"name": "edit_error", "silent": …, "join": …} of a source whose labels spell a string, or None.
+    `described` is {"name": "edit_error", "silent": …, "join": …} of a source whose labels spell a string,
+    {"name": "bracket_f1", "labelled": …} of one whose labels are pieces of trees, or None.
     """
     if described is None:
         return F1 if marks_entities(labels) else TOKEN_ERROR
+    if described.get("name") == BRACKET_F1:
+        counts = partial(bracket_counts, labelled=bool(described.get("labelled", True)))
+        return Measure(BRACKET_F1, counts, True, tags_of)
     if described.get("name") != EDIT_ERROR:
-        raise EspalierError(f"the data say that their measure is {described.get('name')!r}: expected {EDIT_ERROR}")
+        raise EspalierError(
+            f"the data say that their measure is {described.get('name')!r}: expected {EDIT_ERROR} or {BRACKET_F1}"
+        )
     return Measure(EDIT_ERROR, partial(edit_counts, silent=described["silent"], join=described["join"]))
 
 

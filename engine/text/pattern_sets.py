@@ -1,4 +1,4 @@
-"""Templates that come along, each a file in `patterns/`: those of LABELSEQ appendix B, S1 to S3.
+"""Templates that come along, each a file in `patterns/`: those of LABELSEQ appendix B, S1 to S3; `trees`, of grammars.
 
 A project names one as `template.file: espalier:S3`, `espalier init --templates S3` copies it to be changed.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from espalier.engine.errors import EspalierError, quoted
 
 PREFIX = "espalier:"
-NAMES = ("S1", "S2", "S3", "S3-5")
+NAMES = ("S1", "S2", "S3", "S3-5", "trees")
 
 
 def is_shipped(name: str | None) -> bool:
@@ -21,8 +21,9 @@ def shipped_text(name: str) -> str:
     """The text of the file, `name` with or without `espalier:` before it."""
     short = name.removeprefix(PREFIX)
     if short not in NAMES:
-        near = difflib.get_close_matches(short.upper(), NAMES, 1, 0.5)
-        guess = f"did you mean {PREFIX}{near[0]}? " if near else ""
+        known = {one.lower(): one for one in NAMES}
+        near = difflib.get_close_matches(short.lower(), known, 1, 0.5)
+        guess = f"did you mean {PREFIX}{known[near[0]]}? " if near else ""
         raise EspalierError(
             f"there are no templates {quoted(PREFIX + short)}: {guess}those that come along are "
             + ", ".join(PREFIX + one for one in NAMES)

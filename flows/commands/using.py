@@ -1,4 +1,4 @@
-"""Commands that use or choose a model: tag, explain, inspect, sample, sweep."""
+"""Commands that use or choose a model: tag, parse, explain, inspect, sample, sweep."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.flows.commands.declaring import Group, argument, flag
-from espalier.flows.commands.shared import AS_JSON, DIRECT, PARAMETERS, print_json, project_of, whole_number
+from espalier.flows.commands.shared import AS_JSON, DIRECT, PARAMETERS, print_json, project_of, warn, whole_number
 
 GROUP = Group()
 
@@ -34,6 +34,19 @@ def _model_path(args) -> Path:
     except ModuleNotFoundError:  # without the pipeline there is no record that could say more
         raise EspalierError(f"{champion}: there is no champion here; name a model file") from None
     return path_of(args.project)
+
+
+def _model_that(args, ability: str, other: str):
+    """The model that was named, which must be able to; what it is for is said otherwise."""
+    from espalier.engine import families
+    from espalier.engine.families import ABILITIES
+
+    path = _model_path(args)
+    model = families.load(path)
+    if ability not in model.can:
+        cannot = f"{path} is a model of {model.family}, which cannot {ABILITIES[ability]}"
+        raise EspalierError(f"{cannot}: use `espalier {other}`")
+    return model
 
 
 @GROUP.command(
@@ -72,7 +85,6 @@ def _model_path(args) -> Path:
     example="espalier tag text.conll > tagged.conll",
 )
 def tag(args) -> None:
-    from espalier.engine import families
     from espalier.tasks.answering import stream
 
     asked = stream.Asked(
@@ -80,9 +92,35 @@ def tag(args) -> None:
         args.source, args.decode, args.scheme_out, args.likelihood, args.abstain, args.mark,
     )  # fmt: skip
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
-    for answer in stream.tag_file(families.load(_model_path(args)), args.file, asked):
+    for answer in stream.tag_file(_model_that(args, "labels", "parse"), args.file, asked):
         out.write(answer)
         out.flush()
+
+
+@GROUP.command(
+    "put trees over sentences, one a line, of a file or as they come on standard input",
+    argument("file", nargs="?", default="-", metavar="FILE",
+             help="a sentence or a tree on each line, plain or .gz (- for stdin)"),
+    argument("--model", type=Path, metavar="MODEL", help=MODEL_HELP),
+    flag("--json", "as JSON, one sentence a line"),
+    argument("--nbest", type=whole_number, default=0, metavar="K", help="the K likeliest trees of each sentence"),
+    flag("--scores", "log-probability of each tree, and its share of that of all trees"),
+    epilog="A sentence that the grammar cannot derive is answered with () (null in JSON), and the exit code is 3.",
+    example="echo 'the old man sees a boat .' | espalier parse",
+)  # fmt: skip
+def parse(args) -> int:
+    from espalier.tasks.answering import incoming, parsing
+
+    model = _model_that(args, "trees", "tag")
+    answers = parsing.TreeAnswers(model, parsing.AskedTrees(args.json, args.nbest, args.scores))
+    out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
+    with incoming.opened(args.file) as (source, name):
+        for answer in answers(incoming.pieces(source, name, incoming.SMALL_BLOCK), name):
+            out.write(answer)
+            out.flush()
+    if answers.without:
+        warn(f"{answers.without:,} of the sentences cannot be derived by this grammar and have no tree")
+    return 3 if answers.without else 0
 
 
 @GROUP.command(
@@ -98,6 +136,9 @@ def explain(args) -> None:
     from espalier.tasks.answering import incoming, stream, text_blocks
 
     model = families.load(_model_path(args))
+    if "trees" in model.can:
+        _explain_trees(model, args)
+        return
     asked = stream.Asked(args.words, args.separator).completed(model, args.file)
     if asked.source not in ("words", "conll", "jsonl"):
         raise EspalierError(f"{args.file}: explain reads columns and JSON lines, not {asked.source}; convert it first")
@@ -110,6 +151,17 @@ def explain(args) -> None:
                 reasons = explaining.as_object(model, tokens[at : at + len(explained.labels)], explained, args.top)
                 at += len(explained.labels)
                 print(json.dumps(reasons, ensure_ascii=False) if args.json else explaining.as_text(reasons), flush=True)
+
+
+def _explain_trees(model, args) -> None:
+    from espalier.tasks.answering import incoming, parsing
+
+    with incoming.opened(args.file) as (source, name):
+        for group in parsing.sentences(incoming.pieces(source, name), name, model):
+            for one in group:
+                if one.words:
+                    told = parsing.explained(model, one, args.top)
+                    print(json.dumps(told, ensure_ascii=False) if args.json else parsing.as_text(told), flush=True)
 
 
 @GROUP.command(
@@ -129,27 +181,36 @@ def explain(args) -> None:
 )
 def inspect(args) -> None:
     from espalier.engine import families
-    from espalier.tasks.answering.explain import strongest
+    from espalier.tasks.answering.explain import round_in_words, rules_of, strongest
 
     path = _model_path(args)
     model = families.load(path)
-    rows = strongest(model, args.label, args.top)
+    of_trees = "trees" in model.can
+    rows = rules_of(model, args.label, args.top) if of_trees else strongest(model, args.label, args.top)
     lists = {name: f"{len(lines):,} lines" for name, lines in model.lists.items()}
     info = {key: value for key, value in model.info.items() if key not in model.unsaid}
     info |= {"family": model.family} | ({"lists": lists} if lists else {})
     if args.picture:
+        model.require("weights")
         from espalier.tasks.pages.picture import write_picture
 
         write_picture(args.picture, model, args.template)
+    rounds = [one for one in model.rounds() if args.label in (None, one.label)]
+    active, what = sum(model.sizes().values()), "rules" if of_trees else "active weights"
     if args.json:
-        print_json({"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
-                    "active": len(model.theta), "weights": rows})  # fmt: skip
+        told = {"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
+                "active": active, "rules" if of_trees else "weights": rows}  # fmt: skip
+        print_json(told | ({"rounds": [one._asdict() for one in rounds]} if rounds else {}))
         return
-    print(f"{path}: {len(model.theta):,} active weights, {len(model.labels)} labels, {len(model.templates)} templates")
+    print(f"{path}: {active:,} {what}, {len(model.labels)} labels, {len(model.templates)} templates")
     for key in sorted(info):
         print(f"  {key:<16} {info[key]}")
     for row in rows:
-        print(f"{row['weight']:+9.4f}  {row['text']}")
+        print(f"{row['probability']:9.4f}  {row['rule']}" if of_trees else f"{row['weight']:+9.4f}  {row['text']}")
+    if rounds[: args.top]:
+        print("rounds: step, Z (what it left of the odds against the right labellings), weight")
+    for one in rounds[: args.top]:
+        print(f"{one.step:+9.4f}  {one.z:.4f}  {round_in_words(one)}")
     if args.picture:
         print(f"picture {args.picture}")
 

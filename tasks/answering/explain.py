@@ -19,7 +19,8 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset, at_positions, select
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families.labeller import Contribution, Labeller
+from espalier.engine.families.labeller import Contribution, Labeller, Predictor, Round
+from espalier.engine.grammar.binary_trees import plain
 from espalier.engine.weights.layout import FAMILIES
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
@@ -259,6 +260,19 @@ def strongest(model: Labeller, label: str | None, count: int) -> list[dict]:
     return [weight_in_words(model, weight, value) for weight, value in found]
 
 
+def rules_of(model: Predictor, label: str | None, count: int) -> list[dict]:
+    """The rules that are used most, all or of one label, with their probabilities and how often a tree has them."""
+    if label is not None and label not in model.labels:
+        raise EspalierError(f"label {quoted(label)} is not one of the model's: {brief(', '.join(model.labels))}")
+    found = []
+    for row in model.shown_table().to_pylist():
+        if label is None or plain(row["label"]) == label:
+            found.append({"rule": row["rule"], "probability": row["weight"], "times_in_a_tree": row["uses"]})
+        if len(found) == count:
+            break
+    return found
+
+
 def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict:
     """A weight with its family, observation, labels, value and a text for people."""
     kind, observation, previous, label, amount = weight
@@ -272,6 +286,12 @@ def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict
         "family": kind, "observation": text, "previous": before, "label": model.labels[label], "weight": value,
         "text": f"{lead}{model.labels[label]}  when {text}{end}" + (f" is {amount:.6g}" if amount != 1.0 else ""),
     } | ({"value": amount} if amount != 1.0 else {}) | ({"before": names[0]} if len(names) > 1 else {})  # fmt: skip
+
+
+def round_in_words(made: Round) -> str:
+    """The weight of a round, as those of a model are shown."""
+    lead = f"{START} → " if made.family == "start" else f"{made.previous} → " if made.previous is not None else ""
+    return f"{lead}{made.label}  when {made.observation}"
 
 
 def in_words(model: Labeller, share: Share) -> dict:

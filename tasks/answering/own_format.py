@@ -17,7 +17,8 @@ from espalier.engine.labels.spans import MARKS
 SUFFIXES = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".conllu": "conllu", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
-    ".crfsuite": "crfsuite", ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm",
+    ".crfsuite": "crfsuite", ".mrg": "brackets", ".penn": "brackets", ".brackets": "brackets", ".ptb": "brackets",
+    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm",
 }  # fmt: skip
 COMPRESSED = (".gz", ".zst")
 SCHEMES = ("iob1", "iob2", "bioes", "bilou")
@@ -39,6 +40,8 @@ class OwnFormat:
     label: str | None = None
     sequence: str | None = None
     unknown: str | None = None
+    functions: bool = False
+    bare: bool = False
     scheme: str | None = None  # of the labels in the files, where they were converted to another one
 
     @classmethod
@@ -53,6 +56,8 @@ class OwnFormat:
 
 
 def _is_good(name: str, value) -> bool:
+    if name in ("functions", "bare"):
+        return isinstance(value, bool)
     if name in ("label_column", "inputs"):
         return isinstance(value, int) or (name == "inputs" and value is None)
     if name == "columns":

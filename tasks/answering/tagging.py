@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.data.dataset import UNKNOWN, Dataset, renumbered
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Predictor
 from espalier.engine.features import features_of
 from espalier.tasks import store
 from espalier.tasks.sources import input_columns
@@ -22,7 +22,7 @@ class Numbering(NamedTuple):
     labels: np.ndarray  # int32 [Y + 1]
 
 
-def numbering(model: Labeller, observations: list[str], labels: list[str]) -> Numbering:
+def numbering(model: Predictor, observations: list[str], labels: list[str]) -> Numbering:
     """Made once for a vocabulary and its labels, used for each shard."""
     code = {text: i for i, text in enumerate(model.labels)}
     return Numbering(model.ids_of(observations), np.array([code.get(text, -1) for text in labels] + [-1], np.int32))
@@ -34,19 +34,18 @@ def numbered(dataset: Dataset, numbers: Numbering) -> Dataset:
     return renumbered(dataset._replace(labels=labels), numbers.observations)
 
 
-def renumber(dataset: Dataset, model: Labeller, observations: list[str], labels: list[str]) -> Dataset:
+def renumber(dataset: Dataset, model: Predictor, observations: list[str], labels: list[str]) -> Dataset:
     """A data set of the pipeline's vocabulary and labels in the numbering of the model."""
     return numbered(dataset, numbering(model, observations, labels))
 
 
-def dataset_of(model: Labeller, tokens: pl.DataFrame) -> Dataset:
+def dataset_of(model: Predictor, tokens: pl.DataFrame) -> Dataset:
     """Features of raw tokens for this model (columns sequence, x0, x1, …)."""
     offsets = store.sequence_offsets(tokens["sequence"].to_numpy())
     columns = [store.arrow_texts(tokens[name]) for name in input_columns(tokens)]
     return features_of(model, columns, offsets)
 
 
-def tag(model: Labeller, tokens: pl.DataFrame) -> list[str]:
+def tag(model: Predictor, tokens: pl.DataFrame) -> list[str]:
     """The label of each token, by the decoder of the model."""
-    predicted = model.decoded(dataset_of(model, tokens))
-    return pl.Series("label", model.labels, pl.String).gather(predicted).to_list()
+    return model.texts_of(model.decoded(dataset_of(model, tokens)))

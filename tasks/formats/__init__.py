@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.errors import EspalierError
-from espalier.tasks.formats import conll, conllu, crfsuite, jsonl, schemes, tables, writing
+from espalier.tasks.formats import brackets, conll, conllu, crfsuite, jsonl, schemes, tables, writing
 from espalier.tasks.formats.labels import canonical
 from espalier.tasks.formats.reading import Reading, at, first_line, input_names
 from espalier.tasks.limits import check_sequence_lengths
@@ -50,6 +50,7 @@ class Format:
     writer: type | None = None
     unit: str = "line"
     strict_blanks: bool = False  # a cell of blanks alone is an empty one
+    trees: bool = False  # labels are pieces of trees, which no scheme and no mark changes
 
 
 FORMATS: dict[str, Format] = {
@@ -61,6 +62,7 @@ FORMATS: dict[str, Format] = {
                     writing.ArrowFile, "row"),
     "parquet": Format((".parquet", ".pq"), "Parquet", tables.read_parquet, None, "row"),
     "crfsuite": Format((".crfsuite",), "CRFsuite's lines of a label and attributes", crfsuite.read),
+    "brackets": Format((".mrg", ".penn", ".brackets", ".ptb"), "trees in Penn brackets", brackets.read, trees=True),
     "libsvm": Format((".svm", ".libsvm", ".svmlight"), "counts of documents, read by tasks.formats.libsvm", None),
 }  # fmt: skip
 
@@ -143,15 +145,26 @@ def _files(paths: list[Path], options: Reading, labelled: bool, size: int, notes
             check_sequence_lengths(ends, frame["line"].to_numpy(), path, item.unit)
             if found != width:
                 raise EspalierError(f"{path} has {found} input columns, {other} {width}: expected the same")
+            if item.trees:
+                check_trees(options)
             # Runs of blanks leave nothing empty between them, and a token may have no attributes.
-            if name not in ("conll", "crfsuite") or (name == "conll" and options.separator):
+            if name not in ("conll", "crfsuite", "brackets") or (name == "conll" and options.separator):
                 _check_empty(frame, path, item)
-            if labelled:
+            if labelled and not item.trees:
                 frame = converter(canonical(frame, options, path, item.unit), path, item.unit)
             count = frame["sequence"][-1] + 1
             head = pl.col("sequence").cast(pl.Int32) + number, pl.lit(i, pl.Int32).alias("file")
             yield frame.select(*head, pl.col("line").cast(pl.Int64), pl.exclude("sequence", "line"))
         number += count
+
+
+def check_trees(options: Reading) -> None:
+    """Refuse what is asked of labels and cannot be asked of trees."""
+    asked = {"unknown": options.unknown, "set_separator": options.set_separator, "scheme": options.scheme_out}
+    for name, value in asked.items():
+        if value is not None:
+            raise EspalierError(f"ingest.{name} is {value!r} and the files hold trees, which have no such labels: set "
+                                f"ingest.{name} to null")  # fmt: skip
 
 
 def scheme_of(paths: list[Path], options: Reading) -> str | None:

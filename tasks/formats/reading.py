@@ -33,6 +33,8 @@ class Reading:
     set_separator: str | None = None  # between the labels of a token that has one of them; None: no such labels
     scheme_in: str | None = None  # the tagging scheme of the files; None: as the labels show
     scheme_out: str | None = None  # the scheme that labels are converted to; None: they stay as they are
+    functions: bool = False  # brackets: labels keep their functional tags
+    bare: bool = False  # brackets: they have no labels, and each line is a string
 
 
 def at(path: Path | str, number: int, unit: str = "line") -> str:

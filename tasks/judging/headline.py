@@ -6,11 +6,12 @@ Lines of a history, metrics and decisions of earlier versions name no measure; t
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from espalier.engine.labels.measures import EDIT_ERROR, F1, NAMES, TOKEN_ERROR
+from espalier.engine.labels.measures import BRACKET_F1, EDIT_ERROR, F1, NAMES, TOKEN_ERROR
 from espalier.tasks.pages.page import MISSING, percent, plural, points
 
 TOKEN, ENTITIES = TOKEN_ERROR.name, F1.name
-HEADS = {ENTITIES: "F1", EDIT_ERROR: "edit error", TOKEN: "token error"}  # where rows of several tasks stand together
+# Where rows of several tasks stand together.
+HEADS = {ENTITIES: "F1", EDIT_ERROR: "edit error", BRACKET_F1: "bracket F1", TOKEN: "token error"}
 
 
 def measure_in(figures: Mapping[str, Any]) -> str:
@@ -30,6 +31,7 @@ def names(measure: str, nouns: Mapping[str, str]) -> dict[str, str]:
     return {
         ENTITIES: "F1 of entities",
         EDIT_ERROR: f"{nouns['label']} error",
+        BRACKET_F1: "F1 of brackets",
         TOKEN: f"{plural(nouns['token'])} wrong" if spelt else f"{nouns['label']} error",
         "sequence_error": f"{nouns['sequence']} error",
     }

@@ -15,7 +15,7 @@ import polars as pl
 
 from espalier.engine.data.dataset import Dataset, any_in_sequence, select
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Labeller, Predictor
 from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
 from espalier.tasks.answering.tagging import dataset_of
@@ -41,7 +41,7 @@ def losses_of(data: Dataset, model: Labeller) -> np.ndarray:
     return losses
 
 
-def labelled(model: Labeller, tokens: pl.DataFrame) -> Dataset:
+def labelled(model: Predictor, tokens: pl.DataFrame) -> Dataset:
     """The tokens by the templates, vocabulary and labels of a model that was trained elsewhere."""
     return dataset_of(model, tokens)._replace(labels=Labels(model.labels, []).ids(tokens))
 
@@ -54,7 +54,7 @@ def answers_of(root: Path, path: Path, tokens: pl.DataFrame, losses: bool = Fals
         return kept
     model = store.read_model(path)
     data = labelled(model, tokens) if losses else dataset_of(model, tokens)
-    said = kept.labels if kept else named(model, model.decoded(data))
+    said = kept.labels if kept else model.texts_of(model.decoded(data))
     found = Answers(said, losses_of(data, model) if losses else None)
     _write(place, tokens, found)
     return found
@@ -63,10 +63,6 @@ def answers_of(root: Path, path: Path, tokens: pl.DataFrame, losses: bool = Fals
 def keep(root: Path, path: Path, tokens: pl.DataFrame, found: Answers) -> None:
     """What evaluation has found of the model of a file."""
     _write(_place(root, path), tokens, found)
-
-
-def named(model: Labeller, predicted: np.ndarray) -> list[str]:
-    return pl.Series("label", model.labels, pl.String).gather(predicted).to_list()
 
 
 def _place(root: Path, path: Path) -> Path:

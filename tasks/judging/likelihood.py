@@ -27,23 +27,29 @@ def losses_of_inputs(parts: Iterable[Dataset], model: Labeller) -> tuple[np.ndar
 def figures(parts: dict[str, tuple[np.ndarray, np.ndarray]], reference: str) -> dict:
     """Figures of each part that has sequences, the others compared with the reference; the least likely of the test.
 
-    `parts` are what `losses_of_inputs` gives, by the names of splits.
+    `parts` are what `losses_of_inputs` gives, by the names of splits. Sequences that a model cannot have made are
+    counted as `impossible`, and are in no mean.
     """
+    impossible = {name: int(np.sum(~np.isfinite(losses))) for name, (losses, _) in parts.items()}
+    least = least_likely(*parts["test"])
+    parts = {name: (of[0][np.isfinite(of[0])], of[1][np.isfinite(of[0])]) for name, of in parts.items()}
     made = {name: _part(*of) for name, of in parts.items() if len(of[0])}
     error = {name: _standard_error(*of) for name, of in parts.items() if name in made}
     for name, part in made.items():
         part |= _interval("", part["loss"], error[name])
+        part |= {"impossible": impossible[name]} if impossible[name] else {}
         if name != reference and reference in made:
             both = None if None in (error[name], error[reference]) else math.hypot(error[name], error[reference])
             difference = part["loss"] - made[reference]["loss"]
             part |= {"difference": difference} | _interval("difference_", difference, both)
-    return {"reference": reference, "parts": made, "least": least_likely(*parts["test"])}
+    return {"reference": reference, "parts": made, "least": least}
 
 
 def least_likely(losses: np.ndarray, lengths: np.ndarray, count: int = LEAST) -> list[dict]:
     """The sequences whose tokens are the least likely on the average, by their number."""
-    mean = losses / lengths
-    return [{"sequence": int(n), "loss": float(mean[n])} for n in np.argsort(-mean, kind="stable")[:count]]
+    mean = np.where(np.isfinite(losses), losses / lengths, -np.inf)
+    order = np.argsort(-mean, kind="stable")[:count]
+    return [{"sequence": int(n), "loss": float(mean[n])} for n in order if mean[n] > -np.inf]
 
 
 def _part(losses: np.ndarray, lengths: np.ndarray) -> dict:

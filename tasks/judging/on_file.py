@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.labeller import Labeller
-from espalier.engine.labels.measures import TOKEN_ERROR, measure_of, paired_bootstrap
+from espalier.engine.families.labeller import Predictor
+from espalier.engine.labels.measures import BRACKET_F1, TOKEN_ERROR, Measure, measure_of, paired_bootstrap
 from espalier.engine.labels.spans import marks_entities
 from espalier.tasks import formats, store
 from espalier.tasks.answering.own_format import Letters, OwnFormat, format_of
@@ -36,13 +36,13 @@ class LabelledFile(NamedTuple):
     scheme: str | None  # of its labels
 
 
-def own_reading(model: Labeller, file: Path) -> Reading:
+def own_reading(model: Predictor, file: Path) -> Reading:
     """How a file is read for a model: as those that it was trained on; another format by its own defaults."""
     own = OwnFormat.of(model.info)
     name = format_of(str(file), None, own)
     how = Reading(format=name, inputs=own.inputs, unknown=own.unknown)
     if name == (own.format or "conll"):
-        names = ("separator", "comment", "docstart", "label_column", "columns", "label", "sequence")
+        names = "separator", "comment", "docstart", "label_column", "columns", "label", "sequence", "functions", "bare"
         how = Reading(**vars(how) | {key: getattr(own, key) for key in names})
     return how
 
@@ -59,16 +59,23 @@ def read_labelled(file: Path, how: Reading) -> LabelledFile:
     return LabelledFile(file, tokens, tokens["label"].to_list(), offsets, int(partial.sum()), scheme)
 
 
-def answers(model: Labeller, test: LabelledFile) -> list[str]:
+def answers(model: Predictor, test: LabelledFile) -> list[str]:
     """The label of each token by a model, in the scheme of the file where the model has another."""
-    codes, names = model.decoded(dataset_of(model, test.tokens)), model.labels
+    said = model.decoded(dataset_of(model, test.tokens))
     if test.scheme and _has_other_scheme(model, test.scheme):
         letters = Letters(model.labels, test.scheme)
-        codes, names = letters(codes, test.offsets), letters.names
-    return pl.Series(names, dtype=pl.String).gather(codes).to_list()
+        return pl.Series(letters.names, dtype=pl.String).gather(letters(said, test.offsets)).to_list()
+    return model.texts_of(said)
 
 
-def _has_other_scheme(model: Labeller, scheme: str) -> bool:
+def judged_by(model: Predictor, labels: set[str]) -> Measure:
+    """What the task is judged by, as the model tells it."""
+    own = OwnFormat.of(model.info)
+    trees = {"name": BRACKET_F1, "labelled": not own.bare} if "trees" in model.can else None
+    return measure_of(trees, labels)
+
+
+def _has_other_scheme(model: Predictor, scheme: str) -> bool:
     """Whether a model marks entities by other letters than a scheme, or had its own labels converted."""
     if not marks_entities(model.labels):
         return False
@@ -82,18 +89,19 @@ def described(test: LabelledFile) -> dict:
             "left_out": test.left_out, "scheme": test.scheme}  # fmt: skip
 
 
-def figures_of(model: Labeller, test: LabelledFile) -> dict:
+def figures_of(model: Predictor, test: LabelledFile) -> dict:
     """What `espalier evaluate` tells: the measure of the task with its interval, errors, entities, labels."""
     said = answers(model, test)
-    measure = measure_of(None, {*test.gold, *said})
+    measure = judged_by(model, {*test.gold, *said})
     figures = error_figures(measure, test.gold, said, test.offsets)
+    gold, labels = measure.of_tokens(test.gold, said)
     return described(test) | figures | {
-        "labels": label_rows(test.gold, said), "decode": model.decoder(), "nouns": model.info.get("nouns") or NOUNS,
-        "unknown_labels": sorted({*test.gold} - _sayable(model, test)),
+        "labels": label_rows(gold, labels), "decode": model.decoder(), "nouns": model.info.get("nouns") or NOUNS,
+        "unknown_labels": sorted({*gold} - _sayable(model, test)),
     }  # fmt: skip
 
 
-def _sayable(model: Labeller, test: LabelledFile) -> set[str]:
+def _sayable(model: Predictor, test: LabelledFile) -> set[str]:
     """The labels that a model can answer with."""
     if test.scheme and _has_other_scheme(model, test.scheme):
         return set(Letters(model.labels, test.scheme).names)
@@ -114,17 +122,21 @@ def label_rows(gold: list[str], said: list[str]) -> list[dict]:
     return rows
 
 
-def comparison(first: Labeller, second: Labeller, test: LabelledFile, options: Promote) -> dict:
+def comparison(first: Predictor, second: Predictor, test: LabelledFile, options: Promote) -> dict:
     """What `espalier compare` tells: both models, and second minus first with its interval in paired resamples."""
     check_same_columns(first, second)
+    if ("trees" in first.can) != ("trees" in second.can):
+        raise EspalierError("one model labels tokens and the other puts trees over them: expected two of one kind")
     one, other = answers(first, test), answers(second, test)
-    measure = measure_of(None, {*test.gold, *one, *other})
+    measure = judged_by(first, {*test.gold, *one, *other})
     differences = {}
     for by in dict.fromkeys((measure, TOKEN_ERROR)):
-        counts = (by.counts(test.gold, said, test.offsets) for said in (one, other))
+        texts = [(test.gold, said) for said in (one, other)]
+        texts = [measure.of_tokens(*some) for some in texts] if by is TOKEN_ERROR else texts
+        counts = (by.counts(*some, test.offsets) for some in texts)
         found = paired_bootstrap(*counts, options.level, options.rounds, options.seed)
         differences[by.name] = found._asdict() | {"better": _better(by.higher_is_better, found.low, found.high)}
-    rows = compare_labels(test.gold, one, other, test.offsets, options)
+    rows = compare_labels(test.gold, one, other, test.offsets, options, measure.trees)
     labels = [{"label": row["label"], "count": row["count"], "first_f1": row["champion_f1"],
                "second_f1": row["challenger_f1"], "difference": row["difference"], "low": row["low"],
                "high": row["high"]} for row in rows]  # fmt: skip
@@ -144,7 +156,7 @@ def _better(higher: bool, low: float, high: float) -> str | None:
     return "second" if (low > 0) == higher else "first"
 
 
-def check_same_columns(first: Labeller, second: Labeller) -> None:
+def check_same_columns(first: Predictor, second: Predictor) -> None:
     """Refuse models that were trained on other columns: one file cannot serve both."""
     widths = [OwnFormat.of(model.info).inputs for model in (first, second)]
     if None not in widths and widths[0] != widths[1]:

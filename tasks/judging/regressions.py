@@ -1,12 +1,13 @@
 """Label by label: how much F1 a challenger loses to a champion on the same test data, with a paired interval.
 
-Where labels mark entities a kind of entity takes the place of a label.
+Where labels mark entities a kind of entity takes the place of a label, of trees the label of a bracket.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from espalier.engine.labels.bracket_scores import spans_in
 from espalier.engine.labels.measures import ratio, resampled_sums
 from espalier.engine.labels.spans import Span, marks_entities, spans_of
 from espalier.tasks.params import Promote, margin_of
@@ -32,24 +33,38 @@ class Counted(NamedTuple):
     right: Items
 
 
-def count_items(gold: list[str], guesses: list[list[str]], offsets: np.ndarray) -> tuple[list[str], Items, list]:
-    """(names of the kinds, gold items, `Counted` of each list of guesses): entities where labels mark them."""
+def count_items(
+    gold: list[str], guesses: list[list[str]], offsets: np.ndarray, trees: bool = False
+) -> tuple[list[str], Items, list]:
+    """(names of the kinds, gold items, `Counted` of each list of guesses): entities where labels mark them, brackets of
+    trees."""
     labels = sorted({*gold, *(label for guess in guesses for label in guess)})
+    if trees:
+        return _count_spans(*(_brackets(gold, some, offsets) for some in (gold, *guesses)))
     if marks_entities(labels):
-        right, *said = (_spans(some, offsets) for some in (gold, *guesses))
-        names = sorted({span.kind for some in (right, *said) for _, span in some})
-        code = {name: i for i, name in enumerate(names)}
-
-        def items(some) -> Items:
-            pairs = np.array([(sequence, code[span.kind]) for sequence, span in some], np.int64).reshape(-1, 2)
-            return Items(pairs[:, 0], pairs[:, 1])
-
-        return names, items(right), [Counted(items(one), items(one & right)) for one in said]
+        return _count_spans(*(_spans(some, offsets) for some in (gold, *guesses)))
     code = {name: i for i, name in enumerate(labels)}
     sequence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     right, *said = (np.array([code[label] for label in some], np.int64) for some in (gold, *guesses))
     counted = [Counted(Items(sequence, one), Items(sequence[one == right], one[one == right])) for one in said]
     return labels, Items(sequence, right), counted
+
+
+def _count_spans(right: set[tuple[int, Span]], *said: set[tuple[int, Span]]) -> tuple[list[str], Items, list]:
+    names = sorted({span.kind for some in (right, *said) for _, span in some})
+    code = {name: i for i, name in enumerate(names)}
+
+    def items(some) -> Items:
+        pairs = np.array([(sequence, code[span.kind]) for sequence, span in some], np.int64).reshape(-1, 2)
+        return Items(pairs[:, 0], pairs[:, 1])
+
+    return names, items(right), [Counted(items(one), items(one & right)) for one in said]
+
+
+def _brackets(gold: list[str], said: list[str], offsets: np.ndarray) -> set[tuple[int, Span]]:
+    """The brackets of all trees, each label over a span once."""
+    found = enumerate(spans_in(gold, said, offsets.tolist()))
+    return {(n, Span(begin, end, label)) for n, some in found for label, begin, end in some}
 
 
 def _spans(labels: list[str], offsets: np.ndarray) -> set[tuple[int, Span]]:
@@ -63,15 +78,16 @@ def f1(right: np.ndarray, gold: np.ndarray, said: np.ndarray) -> np.ndarray:
 
 
 def compare_labels(
-    gold: list[str], champion: list[str], challenger: list[str], offsets: np.ndarray, options: Promote
-) -> list[dict]:
-    """A row for each label or kind of entity, the largest loss first.
+    gold: list[str], champion: list[str], challenger: list[str], offsets: np.ndarray, options: Promote,
+    trees: bool = False,
+) -> list[dict]:  # fmt: skip
+    """A row for each label, kind of entity or label of a bracket, the largest loss first.
 
     `regressed` are labels with at least `label_count` in the test data that lose more than `label_margin` of F1, where
     the interval of the difference lies below zero as a whole. It is the interval at `level` for all such labels
     together (Bonferroni): of a hundred labels some would always seem worse by chance.
     """
-    names, right, (before, after) = count_items(gold, [champion, challenger], offsets)
+    names, right, (before, after) = count_items(gold, [champion, challenger], offsets, trees)
     n = len(offsets) - 1
     totals = np.bincount(right.kind, minlength=len(names))
     tested = max(1, int(np.sum(totals >= options.label_count)))

@@ -13,7 +13,7 @@ from espalier.tasks.answering.tagging import Numbering, numbered
 from espalier.tasks.sources.sequence_hashes import input_hashes
 
 Figures = Callable[[list[str], list[str], np.ndarray], dict]  # of gold labels, predicted ones, and offsets
-COMPARED = ("token_error", "sequence_error", "edit_error", "f1")
+COMPARED = ("token_error", "sequence_error", "edit_error", "f1", "bracket_f1")
 
 
 def in_training(root: Path, tokens: pl.DataFrame) -> np.ndarray:
@@ -47,7 +47,7 @@ def decoders(root: Path, manifest: dict, model: Labeller, numbers: Numbering, fi
         data = numbered(shard, numbers)
         lengths.append(np.diff(data.offsets))
         for name, labels in said.items():
-            labels += [model.labels[i] for i in model.decoded(data, name)]
+            labels += model.texts_of(model.decoded(data, name))
     offsets = np.cumsum(np.concatenate(lengths))
     found = {name: figures(gold, labels, offsets) for name, labels in said.items()}
     rows = {name: {key: row[key] for key in COMPARED if key in row} for name, row in found.items()}

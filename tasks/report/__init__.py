@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
-from espalier.engine.families.labeller import States
+from espalier.engine.families.labeller import Round, States
 from espalier.engine.labels import measures
 from espalier.tasks import store
 from espalier.tasks.judging.slices import Rate, with_intervals
@@ -31,10 +31,12 @@ from espalier.tasks.report import (
     likelihood,
     mistakes,
     provenance,
+    rounds,
     second_looks,
     slices,
     states,
     summary,
+    trees,
     weights,
 )
 from espalier.tasks.report.phrases import Phrases
@@ -62,6 +64,7 @@ class Inputs(NamedTuple):
     path: str = ""  # section on the path of rho1
     history: str = ""  # section on earlier retrainings
     states: States | None = None  # of a model that has them
+    rounds: tuple[Round, ...] = ()  # of a model that was made weight by weight
 
 
 def main(
@@ -101,7 +104,7 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     return Inputs(
         metrics, trace, predictions, bins, model.shown_table(), metadata, manifest, profile, clusters, params.as_dict(),
         error, info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
-        model.states(),
+        model.states(), tuple(model.rounds()),
     )  # fmt: skip
 
 
@@ -112,27 +115,35 @@ def render(inputs: Inputs) -> str:
     templates = meta.get("templates") or manifest.get("templates") or []
     phrases, run = Phrases(templates, nouns), inputs.run
     sequences, limits = tagged(inputs.predictions), settings.get("report", {})
+    with_trees = trees.sentences(inputs.predictions)
+    wrong_labels = not with_trees or any(one.wrong() for one in sequences)
     shows = FAMILIES[meta.get("family") or "crf"].labeller.shows
     scores = confusions.label_scores(confusions.label_counts(sequences))
     found, error = {"profile": inputs.profile, "clusters": inputs.clusters}, inputs.calibration_error
+    rules_of = trees.rules(inputs.weights, limits.get("weights", 30))
     parts = (
         ("glance", "At a glance", glance.glance(run, m, found, scores, error, nouns)),
         ("results", "Results", summary.results(m, nouns)),
         ("chunks", "Entities", entities.chunks(m)),
+        ("brackets", "Brackets", trees.brackets(with_trees, m, nouns)),
+        ("lengths", "By length", trees.lengths(with_trees, m, nouns)),
+        ("trees", "Worst trees", trees.worst(with_trees, nouns, limits.get("mistakes", 20) // 2)),
         ("confusions", "Confusions",
-         entities.confusions(m, sequences, nouns) or confusions.confusions(sequences, nouns)),
+         wrong_labels and (entities.confusions(m, sequences, nouns) or confusions.confusions(sequences, nouns))),
         ("slices", "Where the errors are",
-         slices.slices(slices.SliceColumns(inputs.predictions), inputs.window, m, nouns)),
+         wrong_labels and slices.slices(slices.SliceColumns(inputs.predictions), inputs.window, m, nouns)),
         ("calibration", "Calibration", calibration.calibration(inputs.calibration, error, m, nouns)),
         ("abstention", "Abstention", abstention.abstention(m, nouns)),
         ("decoders", "Decoding", second_looks.decoders(m, nouns)),
-        ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
+        ("mistakes", "Worst mistakes",
+         not with_trees and mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
         ("learning", "Learning curve", learning.learning(inputs.trace)),
+        ("rounds", "Rounds", rounds.rounds(inputs.rounds, phrases)),
         inputs.path,
-        ("weights", weights.TITLES[shows],
-         weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30), shows)),
+        ("weights", "Rules" if rules_of else weights.TITLES[shows],
+         rules_of or weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30), shows)),
         ("states", "States", states.states(inputs.states, nouns)),
-        ("picture", "Picture of the weights", picture_of(inputs.weights, templates, nouns, limits)),
+        ("picture", "Picture of the weights", not rules_of and picture_of(inputs.weights, templates, nouns, limits)),
         ("data", "Data", section_body(inputs.profile) if inputs.profile else None),
         ("drift", "Drift", join([drift.drift(inputs.clusters, phrases, nouns),
                                  likelihood.likelihood(m, sequences, nouns) or ""])),

@@ -24,11 +24,10 @@ def learning(trace: Trace) -> Html | None:
         return join([lead("The solver made one iteration."), figures(trace)])
     thinned = thin(trace, CURVE_POINTS)
     objective, norm = [("objective", "a", "objective")], [("norm", "a", "gradient_norm")]
-    active = [("unigram", "a", "active_unigram"), ("bigram", "b", "active_bigram")]
-    if "active_trigram" in trace[-1]:
-        active.append(("trigram", "c", "active_trigram"))
+    active = [(kind, style, f"active_{kind}") for kind, style in zip(kinds_in(trace), "abc", strict=False)]
     cost, far = "loss on the training data plus penalty", "distance from the conditions of an optimum"
     cost = "loss of each sequence when its turn came" if "mistakes" in trace[0] else cost
+    cost = "logarithm of the odds against the right labellings" if "z" in trace[0] else cost
     panels = [
         panel("objective", "Objective", thinned, objective, cost, write=lambda v: number(v, 6)),
         development_panel(thinned, trace),
@@ -37,6 +36,12 @@ def learning(trace: Trace) -> Html | None:
     panels += [panel("gradient", "Gradient norm", thinned, norm, far)] if "gradient_norm" in trace[0] else []
     opening = lead("What each iteration of the solver achieved. Point at a curve to read its values.")
     return join([opening, tag("div", *panels, class_="panels"), trace_table(trace)])
+
+
+def kinds_in(trace: Trace) -> list[str]:
+    """What the trace counts, of weights or of rules."""
+    kinds = "unigram", "bigram", "trigram", "binary", "lexical", "unary"
+    return [kind for kind in kinds if f"active_{kind}" in trace[-1]]
 
 
 def thin(rows: list[Any], limit: int) -> list[Any]:
@@ -77,7 +82,7 @@ def trace_table(trace: Trace) -> Html:
 
 
 def figures(trace: Trace) -> Html:
-    kinds = ["unigram", "bigram", *(["trigram"] if "active_trigram" in trace[-1] else [])]
+    kinds = kinds_in(trace)
     rows = [
         (number(row["iteration"]), number(row.get("objective"), 6),
          *(number(row.get(f"active_{kind}")) for kind in kinds), percent(row.get("dev_token_error"), 2))

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from espalier.engine.families import FAMILIES
+from espalier.engine.families.boosting_options import BOUNDS, EXAMPLES
 from espalier.engine.families.perceptron_options import LEADS, UPDATES
-from espalier.engine.labels.measures import EDIT_ERROR
+from espalier.engine.labels.measures import BRACKET_F1, EDIT_ERROR
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.engine.optimise.solver_table import SOLVERS
@@ -62,6 +63,9 @@ def run_words(run: Run) -> Iterator[tuple[str, Any]]:
 
 def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """How it was trained, as its family tells it."""
+    if "horizontal" in meta:
+        yield from grammar_words(meta)
+        return
     if "smoothing" in meta:
         yield "Estimated from", "relative counts"
         yield "Added to each", f"{meta['smoothing']:g}"
@@ -70,10 +74,25 @@ def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Learnt from mistakes", f"{UPDATES.get(meta['update'], meta['update'])}"
         yield "Margin", LEADS.get(meta.get("lead"), MISSING)
         return
+    if "bound" in meta:
+        yield "Boosted by", f"{BOUNDS.get(meta['bound'], meta['bound'])}"
+        yield "Examples", f"{EXAMPLES.get(meta.get('examples'), MISSING)}"
+        return
     if meta.get("loss"):
         yield "Loss", loss_words(meta)
     yield "Solver", SOLVERS[meta["solver"]].title if meta.get("solver") in SOLVERS else meta.get("solver") or MISSING
     yield "Penalty", penalty_words(meta.get("penalty") or {})
+
+
+def grammar_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """How a grammar was estimated, and what its labels remember."""
+    brackets = " within brackets" if meta.get("brackets") and meta.get("training") != "counts" else ""
+    yield "Estimated by", f"{meta.get('training', MISSING)}{brackets}"
+    if meta.get("symbols"):
+        yield "Symbols", f"{number(meta['symbols'])}, begun by chance"
+        return
+    yield "Labels remember", f"{number(meta.get('vertical'))} up, {number(meta.get('horizontal'))} before"
+    yield "Made binary", f"to the {meta.get('binarise', MISSING)}"
 
 
 def loss_words(meta: dict[str, Any]) -> str:
@@ -119,10 +138,17 @@ def error_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
     if measure == headline.ENTITIES:
         parts = f"precision {percent(m.get('precision'))}, recall {percent(m.get('recall'))}"
         yield card(capital(called[measure]), percent(m.get(measure)), parts, between)
+    elif measure == BRACKET_F1:
+        b = m.get("brackets") or {}
+        parts = f"precision {percent(b.get('labelled_precision'))}, recall {percent(b.get('labelled_recall'))}"
+        yield card(capital(called[measure]), percent(m.get(measure)), parts, between)
+        yield card("Exact trees", percent(b.get("exact")), f"all brackets of a {nouns.sequence} right")
     elif measure == EDIT_ERROR:
         meaning = f"edits for each {nouns.label} that is right"
         yield card(capital(called[measure]), percent(m.get(measure)), meaning, between)
     for key, counted in (("token", nouns.token), ("sequence", nouns.sequence)):
+        if key == "sequence" and measure == BRACKET_F1:
+            continue
         rate, total = m.get(f"{key}_error"), m.get(f"test_{key}s") or 0
         note = None if rate is None else f"{number(round(rate * total))} of {count(total, counted)} wrong"
         yield card(capital(called[f"{key}_error"]), percent(rate), note, between if f"{key}_error" == measure else None)
@@ -142,7 +168,8 @@ def active_card(m: Metrics) -> Html:
     share = f"of {number(possible)} possible ({percent(active / possible, 2)})" if possible else None
     bar = charts.share_bar([(style, n) for style, (_, n) in zip("acbd", parts, strict=False)])
     words = ", ".join(f"{number(n)} {name}" for name, n in parts)
-    return card("Active weights", number(active), share, bar, words, broad=True)
+    name = "Rules" if "active_binary" in m else "Active weights"
+    return card(name, number(active), share, bar, words, broad=True)
 
 
 def size_card(m: Metrics, nouns: Nouns) -> Html:
@@ -152,7 +179,9 @@ def size_card(m: Metrics, nouns: Nouns) -> Html:
 
 
 def quality_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
-    """What only some runs have: what is lost against the truth or a reference."""
+    """What only some runs have: perplexity, what is lost against the truth or a reference."""
+    if m.get("perplexity") is not None:
+        yield card("Perplexity", number(m["perplexity"]), f"of the {plural(nouns.token)} of the test data")
     if m.get("excess_log_loss") is not None:
         above = f"nats per {nouns.token} above the reference"
         yield card("Excess log-loss", number(m["excess_log_loss"]), above)

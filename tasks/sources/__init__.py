@@ -1,10 +1,12 @@
 """Sources of data: each yields sequences as token tables, block by block, with what is known about them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
+from espalier.engine.labels.measures import BRACKET_F1
+from espalier.engine.labels.trees import tag_of
 from espalier.tasks.store import SET_MARK
 
 # Called once for each pass over the data. A block holds whole sequences; `sequence` numbers on through the blocks.
@@ -30,6 +32,20 @@ class Corpus:
     def info(self) -> dict:
         names = ("source", "nouns", "truth", "measure", "reading")
         return {name: getattr(self, name) for name in names}
+
+
+def is_trees(info: Mapping) -> bool:
+    """Whether the labels of token tables are pieces of trees; `info` is what is known about them."""
+    return (info.get("measure") or {}).get("name") == BRACKET_F1
+
+
+def with_tags(tokens: pl.DataFrame) -> pl.DataFrame:
+    """The tokens with their tags in place of pieces of trees."""
+    if "label" not in tokens.columns:
+        return tokens
+    every = tokens["label"].unique()
+    tags = pl.Series([tag_of(piece) for piece in every], dtype=pl.String)
+    return tokens.with_columns(label=pl.col("label").replace_strict(every, tags, return_dtype=pl.String))
 
 
 def in_one_block(tokens: pl.DataFrame) -> Blocks:

@@ -7,12 +7,14 @@ from pathlib import Path
 import polars as pl
 
 from espalier.engine.errors import EspalierError
+from espalier.engine.labels.measures import BRACKET_F1
 from espalier.tasks import formats
 from espalier.tasks.formats import Reading, schemes
 from espalier.tasks.params import Ingest
 from espalier.tasks.sources import Blocks, Corpus, not_known
 
 NOUNS = {"token": "token", "label": "label", "sequence": "sequence"}
+OF_TREES = {"token": "word", "label": "tag", "sequence": "sentence"}
 PEEK = 1000  # tokens read beforehand, to know how many input columns there are
 
 
@@ -24,7 +26,7 @@ def reading(options: Ingest, inputs: int | None = None) -> Reading:
         label_column=options.label_column, inputs=inputs,
         columns=tuple(options.columns) if options.columns else None, label=options.label, sequence=options.sequence,
         unknown=options.unknown, set_separator=options.set_separator,
-        scheme_in=options.scheme_from, scheme_out=options.scheme,
+        scheme_in=options.scheme_from, scheme_out=options.scheme, functions=options.functions, bare=options.bare,
     )  # fmt: skip
 
 
@@ -38,8 +40,10 @@ def read(root: Path, options: Ingest) -> Corpus:
     if not options.path:
         raise EspalierError(f"ingest.path is null: name the labelled file that the {options.source} source reads")
     paths = formats.expand(root, options.path)
-    name, _ = formats.format_of(paths[0], reading(options).format)
-    corpus = Corpus({}, f"{name}:{Path(options.path).name}", NOUNS)
+    name, item = formats.format_of(paths[0], reading(options).format)
+    corpus = Corpus({}, f"{name}:{Path(options.path).name}", OF_TREES if item.trees else NOUNS)
+    if item.trees:
+        corpus.measure = {"name": BRACKET_F1, "labelled": not options.bare}
     counted: dict[str, Counter] = {}
 
     def part(split: str, paths: list[Path], how: Reading) -> Blocks:
@@ -74,6 +78,7 @@ def _for_the_model(paths: list[Path], name: str, options: Ingest, inputs: int) -
         scheme = schemes.name_of(options.scheme_from) if options.scheme_from else formats.scheme_of(paths, how)
         scheme = None if scheme == schemes.name_of(options.scheme) else scheme
     names = ("separator", "comment", "docstart", "label_column", "columns", "label", "sequence", "unknown")
+    names += ("functions", "bare") if formats.FORMATS[name].trees else ()
     told = {key: getattr(how, key) for key in names} | {"format": name, "inputs": inputs, "scheme": scheme}
     return told | {"columns": list(how.columns) if how.columns else None}
 
@@ -93,6 +98,12 @@ def _check_known(block: pl.DataFrame, split: str, paths: list[Path], how: Readin
     odd = block.filter(not_known()).head(1)
     if odd.is_empty():
         return
+    if formats.format_of(paths[odd["file"][0]], how.format)[1].trees:
+        place = formats.place(paths[odd["file"][0]], odd["line"][0], how)
+        raise EspalierError(
+            f"{place}: words without a tree, and errors cannot be counted on them in the {split} part; move them to "
+            "the training data or to ingest.unlabelled_path"
+        )
     path, label = paths[odd["file"][0]], odd["label"][0]
     what, name = (f"{how.unknown!r}, unknown", "unknown") if label == "" else ("a set of labels", "set_separator")
     place = formats.place(path, odd["line"][0], how)

@@ -11,7 +11,7 @@ import polars as pl
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import require
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Predictor
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import objective_of, refuse_triples
 from espalier.engine.labels.scheme import Transitions, named, transitions_of
@@ -178,6 +178,7 @@ class Job:
 
     def check(self) -> None:
         """Refuse what the parameters ask of a family that cannot do it."""
+        self.check_kind_of_data()
         self.check_triples()
         if self.params.compute.cluster:
             require(self.family, "shards", "compute.cluster to null")
@@ -190,6 +191,13 @@ class Job:
             self._check_start_from()
         if self.params.train.initial:
             require(self.family, "warm_start", "train.initial to null")
+
+    def check_kind_of_data(self) -> None:
+        """Refuse trees for a family that labels tokens, and labels of tokens for one of trees."""
+        if self.manifest.get("trees"):
+            require(self.family, "trees", "give it data whose tokens have labels")
+        else:
+            require(self.family, "labels", "give it trees (ingest.format: brackets)")
 
     def check_triples(self) -> None:
         """Refuse templates that begin with T where nothing can be learned from them."""
@@ -240,7 +248,7 @@ class Job:
 class Trained:
     """A model and how it came to be; `keeper` has the state of a training that could go on."""
 
-    model: Labeller
+    model: Predictor
     trace: list[dict]
     seconds: list[float]  # of each record of the trace
     figures: dict  # of the stage

@@ -198,6 +198,7 @@ def of_gradients(job: Job) -> dict:
 def main(root: Path, params: Params, block_tokens: int = BLOCK_TOKENS) -> dict:
     """The plan from the features on disk, by the trainer of the family; `espalier stage template` must have run."""
     job = Job(root, params, block_tokens=block_tokens)
+    job.check_kind_of_data()
     job.check_triples()
     return {**trainer_of(job.family).plan(job), "allowed_bytes": allowed_bytes(params)}
 

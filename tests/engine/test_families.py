@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_models import LETTERS, gp_of, hmm_of, hmsvm_of, memm_of, model_of, perceptron_of
+from small_models import LETTERS, boosting_of, gp_of, hmm_of, hmsvm_of, memm_of, model_of, perceptron_of
 
 from espalier.engine import families
 from espalier.engine.data.dataset import UNKNOWN, Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import ABILITIES, FAMILIES
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Labeller, Predictor
 from espalier.engine.features import features_of
 from espalier.engine.labels.scheme import Transitions
 from espalier.engine.runtime import threads
@@ -21,15 +21,17 @@ SUMS = 1e-12  # of probabilities that are added up in another order
 # Small models, by labels and seed.
 EXAMPLES = {
     "crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "hmsvm": hmsvm_of, "perceptron": perceptron_of,
+    "boosting": boosting_of,
 }  # fmt: skip
 WORDS = ["ab/é", "b", "a/a/", "ééb😀", "??", "ba"]  # one of a single letter, one that no model has seen
 
 
 def with_ability(ability):
-    return pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if ability in one.can])
+    """Of those that label tokens; test_pcfg.py has the contracts of trees."""
+    return pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if {"labels", ability} <= one.can])
 
 
-@pytest.fixture(params=sorted(FAMILIES))
+@pytest.fixture(params=sorted(EXAMPLES))
 def name(request):
     return request.param
 
@@ -51,10 +53,12 @@ def answers(model: Labeller, data: Dataset) -> list[bytes]:
 
 
 def test_every_family_has_an_example_and_says_what_it_is():
-    assert EXAMPLES.keys() == FAMILIES.keys()
+    assert EXAMPLES.keys() == {name for name, one in FAMILIES.items() if "labels" in one.can}
     for name, one in FAMILIES.items():
         assert one.can <= ABILITIES.keys() and one.help and one.labeller.family == name
-        assert issubclass(one.labeller, Labeller) and isinstance(EXAMPLES[name](), one.labeller)
+        assert issubclass(one.labeller, Predictor) and ("labels" in one.can) != ("trees" in one.can)
+        assert issubclass(one.labeller, Labeller) == ("labels" in one.can)
+    assert all(isinstance(make(), FAMILIES[name].labeller) for name, make in EXAMPLES.items())
 
 
 def test_what_is_saved_comes_back_and_says_the_same(name, tmp_path):
@@ -131,7 +135,7 @@ def test_marginals_sum_to_one_and_decide_posterior_decoding(name):
     np.testing.assert_array_equal(model.decoded(data_of(model)), gamma.argmax(axis=1))
 
 
-@pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if "probability" not in one.can])
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if "probability" not in FAMILIES[name].can])
 def test_a_model_of_scores_names_no_probabilities(name):
     """It compares labellings: its best ones are those of its scores, and all else is refused in words."""
     model = EXAMPLES[name](seed=8)
@@ -202,7 +206,7 @@ def test_a_family_that_is_not_known():
 
 
 def test_what_a_family_cannot_do_is_refused_with_those_that_can(monkeypatch):
-    mute = dataclasses.replace(FAMILIES["crf"], can=frozenset())
+    mute = dataclasses.replace(FAMILIES["crf"], can=frozenset({"labels"}))
     monkeypatch.setitem(FAMILIES, "mute", mute)
     families.require("crf", "nbest")
     able = "set model.family to one of crf, memm, hmm, gp, hmsvm"

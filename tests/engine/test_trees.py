@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,10 +14,24 @@ from reference import brackets as oracle
 from reference import grammar as enumeration
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.grammar.bracket_scores import compare, compare_all, spans
-from espalier.engine.grammar.parsing import Parser
-from espalier.engine.grammar.treebank import TreebankOptions, class_of, make_treebank
-from espalier.engine.grammar.trees import Tree, binarised, cleaned, leaves, plain_label, read_trees, whole, written
+from espalier.engine.families import pcfg
+from espalier.engine.features import features_of
+from espalier.engine.grammar.binary_trees import binarised, whole
+from espalier.engine.grammar.treebank import TreebankOptions, frequent_terminals, make_treebank, terminals_of
+from espalier.engine.labels.bracket_scores import compare, compare_all, spans
+from espalier.engine.labels.trees import (
+    Tree,
+    bracketed,
+    cleaned,
+    leaves,
+    pieces,
+    plain_label,
+    read_trees,
+    tag_of,
+    tree_of,
+    written,
+)
+from espalier.engine.text.pattern_sets import shipped_lines
 
 DATA = Path(os.environ.get("ESPALIER_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 CORPUS = DATA / "treebank-sample" / "trees-clean.txt.gz"
@@ -96,10 +111,56 @@ def test_half_rules_remember_what_went_before():
     mirrored = "(S (@S|D (@S|D_C (A^S (X a)) (B^S (X b))) (C^S (X c))) (D^S (X d)))"
     assert written(binarised(tree, 2, 2, False)) == mirrored
     with pytest.raises(EspalierError, match="the label '@S' has '@' or"):
-        make_treebank(read_trees("(@S (NN a))"))
+        pcfg.fit(list(read_trees("(@S (NN a))")), ["U:%x[0,0]"])
+
+
+# ---- trees as labels of words
+
+
+def test_trees_are_pieces_as_in_conll_2012():
+    first, _ = texts()
+    assert pieces(first)[:4] == ["(TOP(S(NP(DT*)", "(NN*))", "(VP(VBZ*)", "(NP(NP(DT*)"]
+    assert [tag_of(piece) for piece in pieces(first)] == [tag for tag, _ in leaves(first)]
+    assert tag_of("") == tag_of("*") == tag_of("(*)") == "" and tag_of("(NP(*)") == ""
+    bare = bracketed("(DT (JJ NN)) VB ((NN))", "f", 1)
+    assert pieces(bare) == ["((*", "(*", "*))", "*", "((*)))"]
+    assert tree_of(pieces(bare), "DT JJ NN VB NN".split()) == bare
+
+
+@EXAMPLES
+@given(TREES, st.booleans())
+def test_pieces_make_the_tree_again(tree, outermost):
+    tree = tree if outermost or tree.children[0].word else tree.children[0]
+    words = [word for _, word in leaves(tree)]
+    assert tree_of(pieces(tree), words) == tree and len(pieces(tree)) == len(words)
+
+
+@pytest.mark.parametrize(
+    "labels", [["(S(A*)", "(B*)"], ["(A*))", "(B*)"], ["(A*)", "(B*)"], ["(S(A*)", ""], ["O", "B-X"]]
+)
+def test_labels_that_are_no_tree_have_none(labels):
+    assert tree_of(labels) is None
+
+
+def test_labels_that_pieces_cannot_hold_are_refused():
+    with pytest.raises(EspalierError, match=r"the label 'N\*' has a bracket or an asterisk"):
+        pieces(Tree("S", (Tree("N*", ("a",)),)))
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [("(a (b)", "line 7 of f: a bracket opens that is never closed"), ("a) b", "line 7 of f: a bracket closes that"),
+     ("a () b", "line 7 of f: a bracket has nothing in it"), ("(" * 500, "line 7 of f: brackets nest deeper than 400")],
+)  # fmt: skip
+def test_broken_brackets_without_labels_are_named_by_their_line(text, told):
+    with pytest.raises(EspalierError, match=told.replace("(", r"\(")):
+        bracketed(text, "f", 7)
 
 
 # ---- counted and parsed
+
+WORD = ["U:%x[0,0]"]
+CLASSES = shipped_lines("espalier:trees")
 
 
 def small():
@@ -108,16 +169,36 @@ def small():
     return list(read_trees("\n".join(lines)))
 
 
+def data_of(model, sentences):
+    columns = [pa.array([word for words in sentences for word in words], pa.large_string())]
+    return features_of(model, columns, np.cumsum([0, *map(len, sentences)]))
+
+
+def parse(model, sentences):
+    words = [word for some in sentences for word in some]
+    return [found and found.tree for found in model.parses(data_of(model, sentences), words)]
+
+
 def test_a_treebank_is_relative_counts():
-    grammar = make_treebank(small(), TreebankOptions(vertical=1, rare=0)).grammar
+    grammar = pcfg.fit(small(), WORD, TreebankOptions(vertical=1, rare=0)).grammar
     found = {grammar.rule(n): p for n, p in enumerate(grammar.probabilities.tolist())}
-    assert found == {"S -> A B": 0.6, "S -> A S": 0.2, "S -> U": 0.2, "U -> A": 1.0, "A -> 'a'": 1.0, "B -> 'b'": 1.0}
+    certain = {"U -> A": 1.0, "A -> 'U:a'": 1.0, "B -> 'U:b'": 1.0}
+    assert found == {"S -> A B": 0.6, "S -> A S": 0.2, "S -> U": 0.2} | certain
+
+
+def test_trees_count_as_much_as_their_weight():
+    rows, options = np.array([0, 1] * 2 + [0, 0, 1] + [0])[:, None], TreebankOptions(vertical=1, rare=0)
+    twice = make_treebank([*small(), *small()], np.concatenate([rows, rows]), ["a", "b"], options)
+    heavy = make_treebank(small(), rows, ["a", "b"], options, [2.0] * 4)
+    for one, other in zip(twice.grammar, heavy.grammar, strict=True):
+        assert np.array_equal(one, other)
+    assert twice.objective == heavy.objective == pytest.approx(-2 * (3 * math.log(0.6) + 2 * math.log(0.2)))
 
 
 def test_the_likeliest_tree_of_a_treebank_is_that_of_the_enumeration():
     other = next(read_trees("(TOP (S (NP (NN town)) (VP (VBZ sees) (NP (NN dog)))))"))
-    bank = make_treebank([texts()[0], other], TreebankOptions(rare=0))
-    grammar, parser = bank.grammar, bank.parser()
+    model = pcfg.fit([texts()[0], other], WORD, TreebankOptions(rare=0))
+    grammar = model.grammar
     rules = enumeration.Rules(
         grammar.start,
         [(int(a), int(b), int(c), p) for a, b, c, p in zip(*grammar[3:7], strict=True)],
@@ -125,28 +206,40 @@ def test_the_likeliest_tree_of_a_treebank_is_that_of_the_enumeration():
         [(int(a), int(b), p) for a, b, p in zip(*grammar[10:13], strict=True)],
     )
     for text in ("town sees dog", "The dog sees a cat in town .", "The cat sees town ."):
-        found = enumeration.best(rules, bank.encoded(text.split()), 1, (), 4)
-        log_p = parser.climber.trees(parser.strings([text.split()])).log_p[0]
-        assert log_p == (pytest.approx(math.log(found[0][0])) if found else -math.inf)
-        assert (parser.parse([text.split()])[0] is None) == (not found)
-    assert parser.parse(["The dog sees a cat in town .".split()]) == texts()[:1]
-    assert parser.parse([["dog", "dog"]]) == [None]
+        data = data_of(model, [text.split()])
+        found = enumeration.best(rules, model.strings(data).words.tolist(), 1, (), 4)
+        best = model.parses(data)[0]
+        assert (best.log_p if best else -math.inf) == (pytest.approx(math.log(found[0][0])) if found else -math.inf)
+    assert parse(model, ["The dog sees a cat in town .".split()]) == texts()[:1]
+    assert parse(model, [["dog", "dog"]]) == [None]
 
 
 def test_rare_words_tell_how_unknown_ones_are_tagged():
-    bank = make_treebank(texts(), TreebankOptions(rare=1))
-    assert bank.parser().parse(["The bird sees a cat in town .".split()])[0] is not None
-    assert class_of("12.5") != class_of("B-12") != class_of("walking") and class_of("Walking") != class_of("walking")
-    totals = np.bincount(bank.grammar.owners, bank.grammar.probabilities)
+    model = pcfg.fit(texts(), CLASSES, TreebankOptions(rare=1))
+    assert parse(model, ["The bird sees a cat in town .".split()])[0] is not None
+    totals = np.bincount(model.grammar.owners, model.grammar.probabilities)
     assert totals == pytest.approx(np.ones(len(totals)))
-    assert np.isfinite(Parser(bank.grammar).log_p(bank.parser().strings([["The", "x"], ["Go"]]))[1])
+    assert np.isfinite(model.log_likelihood(data_of(model, [["The", "x"], ["Go"]]))[1])
+    frequent = pcfg.fit([*texts(), *texts()], CLASSES, TreebankOptions(rare=1))  # no word is rare: any tag may be
+    assert parse(frequent, ["The bird sees a cat in town .".split()])[0] is not None
+
+
+def test_words_are_left_to_their_classes_as_far_as_these_are_frequent():
+    rows = np.array([[0, 4, 6], [0, 4, 6], [1, 4, 6], [2, 5, 6], [3, -1, 6], [2, 4, 6]])
+    assert np.flatnonzero(frequent_terminals(rows, 7, 1)).tolist() == [0, 2, 6]
+    assert np.flatnonzero(frequent_terminals(rows[:5], 7, 0)).tolist() == [0, 1, 2, 3]
+    rows = np.array([[0, 4, 6], [1, 4, 6], [2, 5, 6], [3, 5, 6], [3, 5, 6], [7, -1, 6], [8, -1, 6]])
+    assert np.flatnonzero(frequent_terminals(rows, 9, 1)).tolist() == [3, 4, 6]
+    known = np.full(10, -1)
+    known[[3, 4, 6]] = 0, 1, 2
+    assert terminals_of(rows, known).tolist() == [1, 1, 2, 0, 0, 2, 2]
 
 
 def test_a_treebank_needs_trees_of_one_kind():
     with pytest.raises(EspalierError, match="there is no tree to count rules of"):
-        make_treebank([])
+        pcfg.fit([], WORD)
     with pytest.raises(EspalierError, match="trees begin with S, X: expected one label"):
-        make_treebank(read_trees("(S (NN a)) (X (NN a))"))
+        pcfg.fit(list(read_trees("(S (NN a)) (X (NN a))")), WORD)
 
 
 # ---- scores
@@ -184,6 +277,8 @@ def test_scores_by_hand():
     assert (counts.gold, counts.predicted, counts.labelled, counts.crossing) == (12, 9, 7, 1)
     figures = counts.figures()
     assert figures["labelled_f1"] == pytest.approx(2 * 7 / 21) and figures["tags"] == pytest.approx(7 / 12)
+    spoilt = next(read_trees("(TOP (S (NP (DT a) (NN b)) (VP (VB c) (PRT (RP d))) (X .)))"))
+    assert compare(gold, spoilt)[2:8] == compare(gold, gold)[2:8]  # the right tree says what is punctuation
     with pytest.raises(EspalierError, match="expected the same"):
         compare(gold, next(read_trees("(TOP (S (NN z)))")))
 
@@ -196,6 +291,6 @@ def test_the_sample_is_read_binarised_and_parsed_as_well_as_it_was():
     assert len(trees) == 3_914 and sum(len(leaves(tree)) for tree in trees) == 94_084
     assert all(whole(binarised(tree, 1, 2, side)) == tree for tree in trees[::20] for side in (True, False))
     gold = [tree for tree in trees[3_000:] if len(leaves(tree)) <= 25][:100]
-    parsed = make_treebank(trees[:3_000]).parser().parse([[word for _, word in leaves(tree)] for tree in gold])
-    counts = compare_all(gold, parsed)
-    assert counts.missing <= 2 and counts.figures()["labelled_f1"] > 0.70
+    model = pcfg.fit(trees[:3_000], CLASSES)
+    counts = compare_all(gold, parse(model, [[word for _, word in leaves(tree)] for tree in gold]))
+    assert counts.missing <= 2 and counts.figures()["labelled_f1"] > 0.72

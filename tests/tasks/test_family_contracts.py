@@ -25,15 +25,21 @@ from espalier.tasks.training.plan import main as plan
 DATA = ("ingest", "template", "weigh")
 GRADUAL = {"training": "baum-welch"}  # of families that can also just count: what goes on, and fills gaps
 STAGES = (*DATA, "train", "evaluate", "report", "promote")
-ALL = pytest.mark.parametrize("family", sorted(FAMILIES))
 
 
 def able(ability):
-    return pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if ability in one.can])
+    """Those that label tokens and can do it."""
+    names = [name for name, one in FAMILIES.items() if {"labels", ability} <= one.can]
+    return pytest.mark.parametrize("family", names)
 
 
 def unable(ability):
-    return pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if ability not in one.can])
+    """Those that label tokens and cannot do it."""
+    names = [name for name, one in FAMILIES.items() if "labels" in one.can and ability not in one.can]
+    return pytest.mark.parametrize("family", names)
+
+
+ALL = able("labels")  # those of trees are in test_trees_in_the_pipeline.py
 
 
 def params_of(family, **options):
@@ -119,6 +125,25 @@ def test_the_same_bytes_for_any_threads_and_shards(tmp_path, family):
         run_stages(tmp_path, params, "template", "weigh", "train")
         seen.add(((tmp_path / store.CANDIDATE).read_bytes(), (tmp_path / store.TRACE).read_bytes()))
     assert len(seen) == 1
+
+
+def test_mixed_parts_of_a_perceptron_are_the_same_bytes_for_any_threads_and_go_on(tmp_path):
+    from espalier.tasks import train
+
+    params, seen = params_of("perceptron", parts=3, checkpoint_seconds=0), set()
+    run_stages(tmp_path, params, "ingest")
+    for threads, shard_tokens in ((1, 10**6), (3, 100)):
+        params.compute.threads, params.template.shard_tokens = threads, shard_tokens
+        run_stages(tmp_path, params, "template", "weigh", "train")
+        seen.add((tmp_path / store.CANDIDATE).read_bytes())
+    with pytest.raises(KeyboardInterrupt):
+        train.main(tmp_path, params, Interrupted(3))
+    train.main(tmp_path, params, Progress())
+    seen.add((tmp_path / store.CANDIDATE).read_bytes())
+    assert len(seen) == 1 and load(tmp_path / store.CANDIDATE).info["parts"] == 3
+    params.perceptron.parts = 1
+    run_stages(tmp_path, params, "train")
+    assert (tmp_path / store.CANDIDATE).read_bytes() not in seen
 
 
 @able("duplicates")
@@ -297,7 +322,7 @@ class FamilyOfTests(Family):
 @pytest.fixture
 def margins(tmp_path, monkeypatch):
     """A project whose candidate has scores and no probabilities."""
-    can = frozenset({"nbest", "limits", "weights"})
+    can = frozenset({"labels", "nbest", "limits", "weights"})
     monkeypatch.setitem(FAMILIES, "margin", FamilyOfTests("", "model of margins", "for tests", can))
     params = params_of("crf")
     run_stages(tmp_path, params, *DATA, "train")

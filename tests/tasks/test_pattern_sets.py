@@ -74,7 +74,7 @@ def test_a_window_has_the_attributes_of_the_words_in_it(name, half):
         assert set(rows[place]) == expected and len(rows[place]) == 16 * (2 * half + 1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SIZES)
 def test_sizes(name):
     """16 active values a word of the window, at the edges, too; and each conjunction has four values at most."""
     assert [len(row) for row in seen(name)] == [SIZES[name]] * len(WORDS)
@@ -84,6 +84,13 @@ def test_sizes(name):
     values = {text for row in seen(name, [*WORDS, "X.1-", "x"]) for text in row if "&" in text}
     heads = [text.partition(":")[0] for text in values]
     assert all(heads.count(head) <= 4 for head in heads)
+
+
+def test_words_of_a_grammar_come_with_wider_and_wider_classes():
+    assert SIZES.keys() | {"trees"} == set(NAMES)
+    rows = expand_rows(parse(shipped_lines("trees")), [("Walking",), ("B-52",)])
+    assert rows == [["U:Walking", "Us3:Xx/ing", "Us2:Xx/ng", "Us:Xx", "U"], ["U:B-52", "Us3:X-d/-52", "Us2:X-d/52",
+                                                                            "Us:X-d", "U"]]  # fmt: skip
 
 
 def test_the_first_word_is_told_from_others_in_the_window():
@@ -106,7 +113,7 @@ def test_params_name_them(tmp_path):
         read_templates(tmp_path, TemplateParams(lines=None, file="espalier:s4"))
     assert str(refused.value) == (
         "template.file: there are no templates 'espalier:s4': did you mean espalier:S3? those that come along are "
-        "espalier:S1, espalier:S2, espalier:S3, espalier:S3-5"
+        "espalier:S1, espalier:S2, espalier:S3, espalier:S3-5, espalier:trees"
     )
 
 

@@ -1,15 +1,17 @@
 """How predicted trees differ from right ones, counted as evalb does with its usual settings.
 
-Tags of punctuation are taken out of both trees, brackets that hold nothing else with them; the outermost label and tags
-are no brackets; ADVP and PRT are one. Ratios of sums over sentences.
+What the right tree tags as punctuation is taken out of both, brackets that hold nothing else with it; the outermost
+label and tags are no brackets, nor are those without a label around one word; ADVP and PRT are one. Ratios of sums over
+sentences.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.grammar.trees import TOP, Tree, leaves
+from espalier.engine.labels.trees import TOP, Tree, leaves, tag_of, tree_of
 
 PUNCTUATION = frozenset([",", ":", "``", "''", "."])
 EQUAL = {"PRT": "ADVP"}
@@ -41,18 +43,21 @@ class BracketCounts(NamedTuple):
         return made
 
 
-def spans(tree: Tree) -> Counter:
-    """How often each (label, from, to) occurs, words numbered without punctuation."""
+def spans(tree: Tree, kept: Sequence[bool] | None = None) -> Counter:
+    """How often each (label, from, to) occurs; words numbered without those that are not kept, which is punctuation."""
     found: Counter = Counter()
+    kept = [tag not in PUNCTUATION for tag, _ in leaves(tree)] if kept is None else kept
+    ends = [0, *accumulate(kept)]
 
     def visit(node: Tree, begin: int) -> int:
         if node.word is not None:
-            return begin + (node.label not in PUNCTUATION)
+            return begin + 1
         end = begin
         for child in node.children:
             end = visit(child, end)
-        if end > begin and node.label != TOP:
-            found[EQUAL.get(node.label, node.label), begin, end] += 1
+        low, high = ends[begin], ends[end]
+        if high > low + (not node.label) and node.label != TOP:
+            found[EQUAL.get(node.label, node.label), low, high] += 1
         return end
 
     visit(tree, 0)
@@ -66,14 +71,15 @@ def _crosses(one: tuple, brackets: Counter) -> bool:
 
 def compare(gold: Tree, predicted: Tree | None) -> BracketCounts:
     """The counts of one sentence; trees of other words are refused."""
-    right, tags = spans(gold), [tag for tag, _ in leaves(gold)]
-    kept = [n for n, tag in enumerate(tags) if tag not in PUNCTUATION]
+    tags = [tag for tag, _ in leaves(gold)]
+    kept = [tag not in PUNCTUATION for tag in tags]
+    right, n_words = spans(gold, kept), sum(kept)
     if predicted is None:
-        return BracketCounts(1, 1, 0, right.total(), 0, 0, 0, 0, len(kept), 0)
+        return BracketCounts(1, 1, 0, right.total(), 0, 0, 0, 0, n_words, 0)
     words, others = ([word for _, word in leaves(tree)] for tree in (gold, predicted))
     if words != others:
         raise EspalierError(f"a predicted tree has words {others[:8]}, the right one {words[:8]}: expected the same")
-    found, answers = spans(predicted), [tag for tag, _ in leaves(predicted)]
+    found, answers = spans(predicted, kept), [tag for tag, _ in leaves(predicted)]
     labelled = (right & found).total()
     bare = [Counter() for _ in range(2)]
     for counter, made in zip((right, found), bare, strict=True):
@@ -82,10 +88,25 @@ def compare(gold: Tree, predicted: Tree | None) -> BracketCounts:
     crossing = sum(n for one, n in found.items() if _crosses(one, right))
     return BracketCounts(
         1, 0, int(right == found), right.total(), found.total(), labelled, (bare[0] & bare[1]).total(), crossing,
-        len(kept), sum(tags[n] == answers[n] for n in kept),
+        n_words, sum(a == b for a, b, counts in zip(tags, answers, kept, strict=True) if counts),
     )  # fmt: skip
 
 
 def compare_all(gold: Sequence[Tree], predicted: Sequence[Tree | None]) -> BracketCounts:
     rows = [compare(*pair) for pair in zip(gold, predicted, strict=True)]
     return BracketCounts(*(sum(column) for column in zip(*rows, strict=True)))
+
+
+def spans_in(gold: Sequence[str], said: Sequence[str], offsets: Sequence[int]) -> list[Counter]:
+    """The brackets that are said of each sentence, words numbered without what the right tree tags as punctuation."""
+    found = []
+    for lo, hi in pairwise(offsets):
+        tree, cut = tree_of(said[int(lo) : int(hi)]), gold[int(lo) : int(hi)]
+        found.append(spans(tree, [tag_of(piece) not in PUNCTUATION for piece in cut]) if tree else Counter())
+    return found
+
+
+def rows_of(gold: Sequence[str], said: Sequence[str], offsets: Sequence[int]) -> list[BracketCounts]:
+    """The counts of each sentence, of trees as labels of their words; labels that make no tree are none."""
+    cuts = [slice(int(lo), int(hi)) for lo, hi in pairwise(offsets)]
+    return [compare(tree_of(gold[cut]), tree_of(said[cut])) for cut in cuts]
