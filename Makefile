@@ -143,7 +143,7 @@ bench: setup-bench
 lint: setup-test
 	@$(BIN)/python -m ruff check $(ARGS) .
 	@mkdir -p .venv/typed/espalier
-	@for name in espalier/*.* engine tasks flows; do \
+	@for name in espalier/*.* espalier/crfsuite engine tasks flows; do \
 	    ln -sfn "$$(pwd -P)/$$name" ".venv/typed/espalier/$${name##*/}"; done
 	@$(BIN)/python -m mypy
 

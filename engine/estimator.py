@@ -29,6 +29,9 @@ from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
 from espalier.engine.families import gp, hmm, hmsvm, require
 from espalier.engine.families import load as load_model
+from espalier.engine.families.boosting import ROUNDS, rounds_of
+from espalier.engine.families.boosting_options import BoostingOptions
+from espalier.engine.families.boosting_training import fit as fit_boosting
 from espalier.engine.families.gp_options import METHODS, PICKS, GpOptions
 from espalier.engine.families.gp_training import fit_gp
 from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS, HmmOptions
@@ -86,10 +89,10 @@ WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a labe
 AUTO = "auto"  # rho1 that held-out sequences choose
 NUMBERS = (
     "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "C",
-    "gap", "c", "gamma",
+    "gap", "c", "gamma", "epsilon",
 )  # fmt: skip
 WHOLE_NUMBERS = (
-    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates", "epochs",
+    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates", "epochs", "rounds",
 )  # fmt: skip
 NO_STOP = {
     "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
@@ -97,7 +100,10 @@ NO_STOP = {
     "gp": "its weights of pairs are of labels in a row alone; leave it out",
     "hmsvm": "its weights of pairs are of labels in a row alone; leave it out",
 }
-STARTS = {"hmm": ("hmm",), "perceptron": ("perceptron", *OBJECTIVES)}  # whose models are one for a training, if others
+STARTS = {
+    "hmm": ("hmm",), "perceptron": ("perceptron", *OBJECTIVES), "boosting": ("boosting", "perceptron", *OBJECTIVES),
+}  # whose models are one for a training, if others
+WITH_SCHEME = ("crf", "boosting")  # that can be trained within the transitions of a scheme
 PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
@@ -165,11 +171,12 @@ class CRF(Conventions):
         Which recursions; `auto` takes what is cheaper.
     verbose : bool or None
         Whether lines on stderr tell how far training and compiling are; None: in a terminal or notebook.
-    family : {"crf", "memm", "hmm", "gp", "hmsvm", "perceptron"}
+    family : {"crf", "memm", "hmm", "gp", "hmsvm", "perceptron", "boosting"}
         What is trained: a conditional random field, a maximum-entropy Markov model, a hidden Markov model, a Gaussian
         process, a hidden Markov support vector machine, an averaged perceptron. An HMM has `training` and what stands
         behind it here, but no solver and no penalty; its tokens are texts, or rows of columns with templates. Kernel
-        machines have `degree` and what stands behind it, a perceptron has `update` and says no probabilities.
+        machines have `degree` and what stands behind it. A perceptron has `update`, boosting (sequence AdaBoost) has
+        `bound`, and neither says probabilities.
     dev_share : float
         Share of the sequences that `rho1="auto"` is judged by.
     seed : int
@@ -238,6 +245,16 @@ class CRF(Conventions):
         perceptron: passes over the sequences, in an order drawn by `seed`; fewer when one finds no mistake.
     average : bool
         perceptron: keep the mean of the weights after every sequence (not with `arow`), or the last ones.
+    bound : {"exact", "tight", "loose"}
+        boosting: what a round makes smallest. `exact`: the odds against the right labellings, of the weight that the
+        tight bound chooses. `tight`: a bound on them for each sequence. `loose`: one bound for all.
+    examples : {"sequences", "positions", "neighbours"}
+        boosting: what is right or wrong. `positions`: each by itself, without weights for pairs of labels.
+        `neighbours`: each given the right label before it.
+    rounds : int
+        boosting: weights that move, one after the other, at most. A sequence of T tokens counts `pi` to the power of T.
+    epsilon : float
+        boosting: more of it, shorter steps.
 
     Attributes
     ----------
@@ -290,7 +307,8 @@ class CRF(Conventions):
         method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
         pick: str = "random", C: float = 1.0, slack: str = "sequence", margin: str = "one", gap: float = 0.01,
         update: str = "perceptron", lead: str = "none", c: float = 1.0, gamma: float = 1.0,
-        epochs: int = 20, average: bool = True,
+        epochs: int = 20, average: bool = True, bound: str = "exact", examples: str = "sequences",
+        rounds: int = 1000, epsilon: float = 0.001,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance
@@ -302,6 +320,7 @@ class CRF(Conventions):
         self.alpha, self.batch, self.order = alpha, batch, order
         self.update, self.lead, self.c, self.gamma = update, lead, c, gamma
         self.epochs, self.average = epochs, average
+        self.bound, self.examples, self.rounds, self.epsilon = bound, examples, rounds, epsilon
         self.degree, self.kappa, self.eta, self.method = degree, kappa, eta, method
         self.share, self.coordinates, self.threshold, self.pick = share, coordinates, threshold, pick
         self.C, self.slack, self.margin, self.gap = C, slack, margin, gap
@@ -527,10 +546,10 @@ class CRF(Conventions):
         if self.stop and self.family != "crf":
             why = NO_STOP.get(self.family, "only a crf has them; leave it out")
             raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {why}")
-        if self.scheme is not None and (not isinstance(self.scheme, str) or self.family != "crf"):
+        if self.scheme is not None and (not isinstance(self.scheme, str) or self.family not in WITH_SCHEME):
             raise EspalierError(
-                f"scheme is {brief(self.scheme)} and family {self.family!r}: expected None, or with family 'crf' "
-                f"{AUTO!r} or the name of a tagging scheme"
+                f"scheme is {brief(self.scheme)} and family {self.family!r}: expected None, or with family "
+                f"{' or '.join(map(repr, WITH_SCHEME))} {AUTO!r} or the name of a tagging scheme"
             )
         if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
             raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
@@ -615,7 +634,7 @@ class CRF(Conventions):
         """Set `model_` and `trace_`, and tell of it on the way."""
         with fit_line(self.verbose, self.max_iterations) as line:
             trainers = {"hmm": self._hidden_markov, "gp": self._by_kernel, "hmsvm": self._by_kernel,
-                        "perceptron": self._by_mistakes}  # fmt: skip
+                        "perceptron": self._by_mistakes, "boosting": self._by_rounds}  # fmt: skip
             trainers.get(self.family, self._by_gradient)(train, earlier, line)
             self._tell(self.model_.info)
             if self.verbose:
@@ -668,6 +687,29 @@ class CRF(Conventions):
         info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
         info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
                  "features": layout.size}  # fmt: skip
+        self.model_ = family_of(self.family).labeller.compact(
+            layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
+        )
+        self.trace_ = result.trace
+
+    def _by_rounds(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
+        """Rounds of boosting; the weights after the last one."""
+        if self.rho1 == AUTO:
+            self._require("path", "rho1 to a number, which it does not use")
+        own = {name: getattr(self, name) for name in ("bound", "examples", "pi", "epsilon")}
+        options = BoostingOptions(**own, rounds=min(self.rounds, self.max_iterations))
+        layout, theta0 = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start), None
+        if earlier is not None:
+            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
+        transitions, keeps = self._transitions(train), {}
+        if transitions is not None:
+            refuse_broken(train.data, layout, transitions, train.labels, "scheme", "None")
+            keeps = {"scheme": named(train.labels, str(self.scheme))}
+        result = fit_boosting(train.data, layout, options, theta0, line, transitions=transitions)
+        info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
+        info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
+                 "features": layout.size, "rounds": self.rounds} | keeps  # fmt: skip
+        info[ROUNDS] = rounds_of(result.trace, result.iterations, train.observations, train.labels)
         self.model_ = family_of(self.family).labeller.compact(
             layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
         )

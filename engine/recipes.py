@@ -14,6 +14,8 @@ from espalier.engine.chain.one_sequence import make_buffers
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.families import gp, hmm, hmsvm, load
+from espalier.engine.families.boosting_options import BOUNDS, BoostingOptions
+from espalier.engine.families.boosting_training import fit as fit_boosting
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.gp_options import METHODS, GpOptions
 from espalier.engine.families.hmsvm_options import MARGINS, HmsvmOptions
@@ -159,6 +161,12 @@ def perceptron() -> None:
     fit_perceptron(*tiny_problem(), PerceptronOptions(epochs=FEW))
 
 
+def boosting() -> None:
+    """All bounds."""
+    for bound in BOUNDS:
+        fit_boosting(*tiny_problem(), BoostingOptions(bound, rounds=FEW))
+
+
 def gaussian_process() -> None:
     """Dense and sparse."""
     data, _ = tiny_problem()
@@ -199,6 +207,7 @@ RECIPES = {
     "memm": memm,
     "hmm": hidden_markov,
     "perceptron": perceptron,
+    "boosting": boosting,
     "gp": gaussian_process,
     "hmsvm": support_vectors,
 }

@@ -12,10 +12,22 @@ from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import compiling
-from espalier.flows.commands import checking, data, importing, judging, past, running, serving, starting, using
+from espalier.flows.commands import (
+    checking,
+    competing,
+    data,
+    importing,
+    judging,
+    past,
+    running,
+    serving,
+    starting,
+    using,
+)
 from espalier.flows.commands.declaring import CommandParser, argument, flag
 
-GROUPS = (starting, running, past, using, importing, judging, data, serving, checking)  # in the order of the help
+# In the order of the help.
+GROUPS = (starting, running, past, using, competing, importing, judging, data, serving, checking)
 DECLARED = tuple(command for module in GROUPS for command in module.GROUP.commands)
 # What stands before the name of a command.
 BEFORE = (

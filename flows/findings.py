@@ -7,6 +7,7 @@ from espalier.engine.families import FAMILIES
 from espalier.engine.optimise.monitor import STOP_REASONS
 from espalier.tasks import store
 from espalier.tasks.judging import headline
+from espalier.tasks.pages import tournament_page
 from espalier.tasks.pages.page import percent
 from espalier.tasks.pages.path_page import is_chosen
 from espalier.tasks.shapes import active_of
@@ -135,6 +136,20 @@ def sweep_table(figures: dict) -> list[dict[str, str]]:
            "iterations": f"{point['iterations']:,}"}
         for point in figures["points"]
     ]  # fmt: skip
+
+
+def tournament_table(figures: dict) -> list[dict[str, str]]:
+    """Entrants as rows, the winner first, then those without a model and why."""
+    head = headline.HEADS[figures["measure"]]
+    rows = [
+        {"entrant": row["name"], head: percent(row["test"]["value"], 2),
+         "against the winner": tournament_page.span(row["against_winner"]), "active weights": f"{row['active']:,}",
+         "trained in": tournament_page.trained_in(figures["times"][row["name"]])}
+        for row in figures["entrants"]
+    ]  # fmt: skip
+    empty = dict.fromkeys(rows[0], "")
+    return rows + [empty | {"entrant": row["name"], head: row["how"], "against the winner": row["why"]}
+                   for row in figures["others"]]  # fmt: skip
 
 
 def training_table(records: list[dict]) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ clears the archive, or names a file outside the project. The project itself is c
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,7 +30,8 @@ VALUES = {
     "crf": ("solver", "rho1", "rho2", "pairs", "start", "stop", "start_from", "sparse", "loss", "pi", "scheme"),
     "memm": ("solver", "rho1", "rho2", "pairs", "start", "weights"),
     "hmm": ("training", "smoothing", "rare", "pool_weight", "restarts", "power", "alpha", "batch", "order"),
-    "perceptron": ("update", "lead", "c", "gamma", "epochs", "average", "pairs", "start"),
+    "perceptron": ("update", "lead", "c", "gamma", "epochs", "parts", "average", "pairs", "start"),
+    "boosting": ("bound", "examples", "rounds", "look", "pi", "epsilon", "scheme", "pairs", "start"),
     "gp": ("degree", "kappa", "eta", "method", "share", "coordinates", "threshold", "pick", "pairs", "start"),
     "hmsvm": ("degree", "C", "eta", "slack", "margin", "gap", "pairs", "start"),
     "train": ("max_iterations", "tolerance", "dev_every", "dev_sequences", "patience", "seed", "checkpoint_seconds"),
@@ -37,6 +39,7 @@ VALUES = {
     "evaluate": ("bins", "decode"),
     "report": ("mistakes", "weights"),
     "promote": ("margin", "level", "rounds", "seed", "label_margin", "label_count", "on_drift"),
+    "tournament": ("families",),
 }  # fmt: skip
 # These name files, which must be the project's own.
 FILES = {
@@ -124,6 +127,26 @@ def check_files(params: Params, overrides: Sequence[str]) -> None:
             for file in value if isinstance(value, list) else [value]:
                 if file is not None:
                     check_inside(name, file)
+
+
+def checked_entrants(options: dict) -> dict:
+    """The families and settings of a tournament, each a list of texts; what they set is held to the same limits."""
+    known = ("families", "settings")
+    for name, value in options.items():
+        texts = value is None or isinstance(value, list) and all(isinstance(text, str) for text in value)
+        if name not in known or not texts:
+            raise EspalierError(f"parameter options: expected texts in {' and '.join(known)}, found {name[:100]!r}")
+    found = {name: options.get(name) for name in known}
+    if asked.get() is None:
+        for text in found["settings"] or []:
+            words = [word for word in shlex.split(text) if "=" in word]
+            check_names(words)
+            for word in words:
+                name, _, value = word.partition("=")
+                section, _, key = name.partition(".")
+                if key in FILES.get(section, ()):
+                    check_inside(name, value)
+    return found | {"settings": found["settings"] or []}
 
 
 def check_inside(name: str, file: str) -> None:

@@ -319,8 +319,8 @@ def retrain(
         add: Labelled files of the project to add to the data for good; params.yaml names them from then on.
         source: Labelled file or pattern of the project to train on instead of ingest.path, for this run
         family: Family of models to train, for this run: crf (conditional random field), memm (maximum-entropy Markov
-            model), hmm (hidden Markov model), gp (Gaussian process), hmsvm (support vector machine) or perceptron
-            (averaged perceptron)
+            model), hmm (hidden Markov model), gp (Gaussian process), hmsvm (support vector machine), perceptron
+            (averaged perceptron) or boosting (sequence AdaBoost)
         rho1: Weight of the L1 norm for this run, or auto to choose it on the development data
         solver: How to minimise, for this run
         max_iterations: Iterations at most, for this run

@@ -55,6 +55,27 @@ def run_sweep(
         return sweep(str(root), options, permitted(overrides))
 
 
+def run_tournament(
+    root: Path,
+    options: dict,
+    params_file: Path | None = None,
+    overrides: Sequence[str] = (),
+    progress_of: Callable[[str], Progress] | None = None,
+) -> dict:
+    """Entrants as the Prefect flow `tournament`; the figures. Wrong entrants are told before Prefect starts."""
+    from espalier.tasks.tournament.competing import at_once
+    from espalier.tasks.tournament.entrants import entrants_of
+
+    root = root.resolve()
+    project = Project.open(root, params_file, list(overrides))
+    entrants_of(project.params, **options)
+    count = at_once(project.params)
+    with _prefect(root, progress_of), asked_by_us(project):
+        from espalier.flows.tournament import with_threads
+
+        return with_threads(count)(str(root), options, permitted(overrides))
+
+
 def run_reproduce(
     root: Path, name: str, settings: Settings, progress_of: Callable[[str], Progress] | None = None
 ) -> dict[str, dict]:

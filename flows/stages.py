@@ -24,7 +24,8 @@ from espalier.tasks.progress import Progress
 from espalier.tasks.templating.pattern_files import named_lists
 
 TOKENS = tuple(store.TOKENS.format(split) for split in store.SPLITS)
-OF_NO_STAGE = ("compute", "version", "notify", "memory")  # sections that change no result: nothing depends on them
+# Sections that change no result: nothing depends on them.
+OF_NO_STAGE = ("compute", "version", "notify", "memory", "tournament")
 FAMILY = "family"  # stands for the section of the family that is trained
 # Code that every stage rests on.
 ALWAYS = ("engine", "tasks/params.py", "tasks/progress.py", "tasks/shapes.py", "tasks/store")

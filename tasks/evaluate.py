@@ -52,9 +52,9 @@ class Measured(NamedTuple):
     lengths: np.ndarray  # int64 [N]
 
 
-def measure(data: Dataset, model: Labeller) -> Measured:
-    """The part of one shard, which is in the numbering of the model."""
-    predicted, lengths = model.decoded(data), np.diff(data.offsets)
+def measure(data: Dataset, model: Labeller, predicted: np.ndarray | None = None) -> Measured:
+    """The part of one shard, which is in the numbering of the model; `predicted` are its labels if they are known."""
+    predicted, lengths = model.decoded(data) if predicted is None else predicted, np.diff(data.offsets)
     if "probability" not in model.can:
         return Measured(predicted, *np.full((2, len(predicted)), np.nan), np.full(len(lengths), np.nan), lengths)
     at, known, marginals = np.arange(len(data.labels)), data.labels >= 0, model.marginals(data)
@@ -135,7 +135,8 @@ def write_curves(root: Path, trace: list[dict], confusions: list[tuple], **slice
     if trace and "active_trigram" in trace[-1]:
         learning.insert(-1, "active_trigram")
     folder = root / store.CURVES
-    store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in trace))
+    learnt = trace if len(trace) > 1 else []  # one point is no curve
+    store.write_csv(folder / "learning.csv", learning, ([row[name] for name in learning] for row in learnt))
     store.write_csv(folder / "confusion.csv", ["label", "predicted", "count"], confusions)
     for name, rows in slices.items():
         heads = list(rows[0]) if rows else list(CALIBRATION)

@@ -7,8 +7,9 @@ defaults. Unknown keys are refused with the nearest known name.
 import difflib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +17,14 @@ from typing import Any, ClassVar
 import yaml
 
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import FAMILIES, gp_options, hmm_options, hmsvm_options, perceptron_options
+from espalier.engine.families import (
+    FAMILIES,
+    boosting_options,
+    gp_options,
+    hmm_options,
+    hmsvm_options,
+    perceptron_options,
+)
 from espalier.engine.labels.scheme_names import AUTO, PREFIXES
 from espalier.engine.losses.loss_table import LOSSES
 from espalier.engine.optimise import solver_table
@@ -279,9 +287,50 @@ class Perceptron:
         20, "passes over the training data at most; the one that does best on the development data is kept, without "
         "such data the last one", "int", least=1,
     )  # fmt: skip
+    parts: int = option(
+        1, "1: one sequence after the other; n: n parts of the data are learned from at the same time, by threads, and "
+        "their weights are mixed after each epoch, which is another model", "int", least=1, most=1024,
+    )  # fmt: skip
     average: bool = option(
         True, "perceptron, pa: keep the mean of the weights after every sequence, not the last ones", "bool"
     )
+    pairs: str = option(
+        "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
+    )
+    start: bool = option(True, "bigram weights of the first position, from a start label", "bool")
+
+
+@dataclass
+class Boosting:
+    bound: str = option(
+        "exact", "what a round makes smallest: the odds themselves (exact), after the tight bound has chosen a weight; "
+        "the tight bound, one for each sequence; or the loose one for all, by short steps", "text",
+        tuple(boosting_options.BOUNDS),
+    )  # fmt: skip
+    examples: str = option(
+        "sequences", "what is right or wrong: whole labellings; positions by themselves, without weights for pairs of "
+        "labels; or positions given the right label before (neighbours)", "text", tuple(boosting_options.EXAMPLES),
+    )  # fmt: skip
+    rounds: int = option(
+        1000, "weights that move, one after the other, at most; the round that does best on the development data is "
+        "kept, without such data the last one", "int", least=1,
+    )  # fmt: skip
+    look: int = option(
+        10, "rounds from one look at the development data to the next; 20 looks without a better one are the end, or "
+        "as many rounds as train.patience says", "int", least=1,
+    )  # fmt: skip
+    pi: float = option(
+        0.9, "a sequence of T tokens counts pi^T: below 1 the odds against long ones, which grow as fast, do not "
+        "decide all", "number", least=1e-6, most=1,
+    )  # fmt: skip
+    epsilon: float = option(
+        0.001, "more of it, shorter steps: what a weight that is always right, or always wrong, is taken to be in "
+        "error by", "number", least=1e-12,
+    )  # fmt: skip
+    scheme: str | None = option(
+        None, "transitions that this tagging scheme forbids (auto: that of the labels) are impossible in training and "
+        "in answers; null allows all", "text?", (AUTO, *PREFIXES),
+    )  # fmt: skip
     pairs: str = option(
         "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
     )
@@ -339,7 +388,8 @@ class Hmsvm(Kernel):
 @dataclass
 class Train:
     max_iterations: int = option(
-        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons) at most", "int", least=1
+        1000, "iterations (sweeps for sbcd and cd, epochs for sgd and perceptrons, rounds of boosting) at most", "int",
+        least=1,
     )
     tolerance: float = option(
         0.0004, "stop when the last third of the iterations, 30 at least, lowered the objective by less than "
@@ -444,6 +494,17 @@ class Memory:
 
 
 @dataclass
+class Tournament:
+    families: list[str] | None = option(
+        None, "families that `espalier tournament` trains; null tries all that suit the data", "lines?"
+    )
+    settings: list[str] | None = option(
+        None, "more entrants, each with settings of one family, such as crf.rho1=0.1 or \"perceptron.update=pa "
+        "train.seed=1\"", "lines?",
+    )  # fmt: skip
+
+
+@dataclass
 class Params:
     """One section for each stage and each family of models, and what holds for the whole process."""
 
@@ -457,6 +518,7 @@ class Params:
     gp: Gp = field(default_factory=Gp)
     hmsvm: Hmsvm = field(default_factory=Hmsvm)
     perceptron: Perceptron = field(default_factory=Perceptron)
+    boosting: Boosting = field(default_factory=Boosting)
     train: Train = field(default_factory=Train)
     compute: Compute = field(default_factory=Compute)
     evaluate: Evaluate = field(default_factory=Evaluate)
@@ -465,14 +527,15 @@ class Params:
     version: Version = field(default_factory=Version)
     notify: Notify = field(default_factory=Notify)
     memory: Memory = field(default_factory=Memory)
+    tournament: Tournament = field(default_factory=Tournament)
     given: ClassVar[tuple[str, ...]] = (
         "ingest", "template", "weigh", "model", *FAMILIES, "train", "compute", "evaluate", "report", "promote",
-        "version", "notify", "memory", "evaluate.decode",
+        "version", "notify", "memory", "tournament", "evaluate.decode",
     )  # fmt: skip
     # The sections and keys that the parameter file has; the others hold defaults, and DVC must not look for them.
 
     @property
-    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron:
+    def of_family(self) -> Chain | Hmm | Gp | Hmsvm | Perceptron | Boosting:
         """The section of the family that is trained."""
         return getattr(self, self.model.family)
 
@@ -519,13 +582,8 @@ def _checked(data: dict, where: str, overrides: list[str]) -> Params:
     named = set(_keys(data))
     params.given = tuple(name for name in params.given if data.get(name) or name in named)
     for text in overrides:
-        name, equals, value = text.partition("=")
-        with faults.collected(name.partition(".")[0]):
-            if not equals or "." not in name:
-                raise EspalierError(f"--set {brief(text)}: expected section.key=value, for example --set crf.rho1=0.2")
-            _check_moved([name], "--set")
-            _assign(params, name, _override(text, value), "--set")
-            named.add(name)
+        with faults.collected(text.partition("=")[0].partition(".")[0]):
+            named.add(_override(params, text, "--set"))
     if params.template.file and "template.lines" not in named:
         params.template.lines = None  # the default is for those who say nothing
     checks = {"template": lambda: check_templates(params.template), "ingest": lambda: _check_shares(params.ingest)}
@@ -606,14 +664,31 @@ def from_yaml(text: str) -> Any:
     return yaml.load(text, BoundedLoader)
 
 
-def _override(text: str, value: str) -> Any:
+def changed(params: Params, overrides: Sequence[str], where: str) -> Params:
+    """A copy with some parameters changed by `section.key=value`; all that is wrong with them is told together."""
+    params, faults = deepcopy(params), Faults()
+    for text in overrides:
+        with faults.collected():
+            _override(params, text, where)
+    faults.tell()
+    return params
+
+
+def _override(params: Params, text: str, where: str) -> str:
+    """Change the parameter of a `section.key=value`; its name."""
+    name, equals, value = text.partition("=")
+    if not equals or "." not in name:
+        raise EspalierError(f"{where} {brief(text)}: expected section.key=value, for example {where} crf.rho1=0.2")
+    _check_moved([name], where)
     try:
-        return from_yaml(value)
+        found = from_yaml(value)
     except (yaml.YAMLError, ValueError) as error:
         reason = f" ({error.problem})" if str(getattr(error, "problem", "")).startswith("more than") else ""
         raise EspalierError(
-            f"--set {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
+            f"{where} {brief(text)}: the value is not readable as YAML{reason}; put a text in quotes"
         ) from None
+    _assign(params, name, found, where)
+    return name
 
 
 def _section(params: Params, name: Any, where: str):

@@ -144,7 +144,8 @@ def active_of(figures: dict) -> dict[str, int]:
 ITERATION = {
     "iteration": COUNT, "objective": NUMBER, "active_unigram": COUNT, "active_start": COUNT, "active_bigram": COUNT,
     "active_trigram?": COUNT, "dev_token_error?": Maybe(NUMBER), "dev_f1?": Maybe(NUMBER), "loss?": Maybe(NUMBER),
-    "minimises?": TEXT, "mistakes?": COUNT, "wrong_labels?": COUNT, "*": Maybe(FIGURE),
+    "minimises?": TEXT, "mistakes?": COUNT, "wrong_labels?": COUNT, "family?": TEXT, "feature?": TEXT,
+    "*": Maybe(FIGURE),
 }  # fmt: skip
 TIMING = {"iteration": COUNT, "seconds": NUMBER}
 

@@ -57,8 +57,9 @@ def _counts(expansions: list[Expansion]) -> pl.DataFrame:
     for codes, texts, i, _ in expansions:
         columns = {"observation": texts, "template": i, "count": np.bincount(codes[codes >= 0], minlength=len(texts))}
         parts.append(pl.DataFrame(columns, schema_overrides=schema))
-    together = [pl.DataFrame(schema=schema), *parts]
-    return pl.concat(together) if apart([part["observation"] for part in parts]) else _added(together)
+    together, texts = [pl.DataFrame(schema=schema), *parts], [part["observation"] for part in parts]
+    once = all(some.n_unique() == len(some) for some in texts) and apart(texts)
+    return pl.concat(together) if once else _added(together)
 
 
 def apart(texts: list[pl.Series]) -> bool:

@@ -5,6 +5,7 @@ from reference import chain, templates
 
 from espalier.engine.data.dataset import make_dataset
 from espalier.engine.families import gp, hmm, hmsvm
+from espalier.engine.families.boosting import BoostingLabeller
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller
 from espalier.engine.families.perceptron import PerceptronLabeller
@@ -31,6 +32,10 @@ def memm_of(labels=("X", "Y", "Z"), seed=0):
 
 def perceptron_of(labels=("X", "Y", "Z"), seed=0):
     return model_of(labels=labels, seed=seed, family=PerceptronLabeller)
+
+
+def boosting_of(labels=("X", "Y", "Z"), seed=0):
+    return model_of(labels=labels, seed=seed, family=BoostingLabeller)
 
 
 def hmm_of(labels=("X", "Y", "Z"), seed=0):

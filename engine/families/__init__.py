@@ -84,6 +84,11 @@ FAMILIES = {
         "perceptron:PerceptronLabeller", "structured perceptron", "averaged perceptron: scores learnt from mistakes",
         SCORES | {"warm_start", "resume", "values"},
     ),
+    "boosting": Family(
+        "boosting:BoostingLabeller", "sequence AdaBoost",
+        "sequence AdaBoost: weights chosen one by one, each for what it takes from the odds against the right labels",
+        SCORES | {"warm_start", "resume", "duplicates"},
+    ),
 }  # fmt: skip
 
 

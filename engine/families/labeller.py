@@ -37,6 +37,17 @@ class Contribution(NamedTuple):
     value: float = 1.0  # of the observation
 
 
+class Round(NamedTuple):
+    """A weight that moved while a model was made, and by how much the loss fell by it."""
+
+    family: str  # unigram, start or bigram
+    observation: str
+    previous: str | None  # the label before
+    label: str
+    step: float
+    z: float  # the loss after it, as a share of the loss before
+
+
 class States(NamedTuple):
     """The labels of a model as states of an automaton."""
 
@@ -132,6 +143,10 @@ class Labeller(Stored):
     def states(self) -> States | None:
         """Its labels as states of an automaton, None for a model that is none."""
         return None
+
+    def rounds(self) -> list[Round]:
+        """The rounds that made it, in order; none of a model that was not made weight by weight."""
+        return []
 
     def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset:
         """n sequences drawn from it, with their labels, where a model can."""

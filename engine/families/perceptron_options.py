@@ -29,3 +29,4 @@ class PerceptronOptions(NamedTuple):
     epsilon: float = 0.0  # an epoch with less loss than this for a sequence is the last
     bound: str = "hard"
     cost: str | None = None  # None: hamming for arow and for a margin, else the root
+    parts: int = 1  # of the data, each learned from by itself; then their weights are mixed

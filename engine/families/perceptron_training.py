@@ -16,6 +16,11 @@ weight 0 is left out. So weight 2 is not the same as standing there twice: the s
 The model is the mean of theta after every sequence, right or wrong, which is kept lazily: with u += c step D, where c
 sequences were seen before, the mean is theta - u / c in the end. A step depends on the one before, so one thread
 makes them. The cost is a Viterbi pass, and the weights of positions whose labels differ.
+
+With K `parts` of the data an epoch is one of iterative parameter mixing (McDonald, Hall and Mann 2010): each part
+begins with the mixed weights and learns by itself, theta = (theta_1 + ... + theta_K) / K begins the next epoch, and the
+model is the mean of the weights after every sequence of every part. That is another model than that of one part; it
+depends on the number of parts and not on threads, which only decide how many of them are learned from at a time.
 """
 
 import math
@@ -32,6 +37,7 @@ from espalier.engine.families.perceptron_options import BOUNDS, COSTS, LEADS, UP
 from espalier.engine.losses.chain_objective import active_weights
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.solver_state import SolverState
+from espalier.engine.runtime import threads
 from espalier.engine.runtime.inner_loops import add_runs, add_values
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
@@ -85,8 +91,14 @@ def rule_of(options: PerceptronOptions) -> UpdateRule:
         value = getattr(options, name)
         if not (math.isfinite(value) and value > 0.0):
             raise EspalierError(f"{name} is {value}: expected a number above 0")
-    if options.epochs < 1:
-        raise EspalierError(f"epochs is {options.epochs}: expected at least 1")
+    for name in ("epochs", "parts"):
+        if getattr(options, name) < 1:
+            raise EspalierError(f"{name} is {getattr(options, name)}: expected at least 1")
+    if options.parts > 1 and options.update == "arow":
+        raise EspalierError(
+            f"parts is {options.parts} and update arow, whose variances cannot be mixed: set parts to 1, or update to "
+            "perceptron or pa"
+        )
     far = options.lead == "hamming"
     cost = options.cost or ("hamming" if far or options.update == "arow" else "root")
     return UpdateRule(
@@ -130,6 +142,12 @@ class PerceptronTraining:
         self.sequences = np.flatnonzero(data.weights > 0.0)
         if not len(self.sequences):
             raise EspalierError("no sequence has a weight above 0: a perceptron needs one to learn from")
+        if options.parts > len(self.sequences):
+            raise EspalierError(
+                f"parts is {options.parts} and {len(self.sequences)} sequences have a weight above 0: expected at most "
+                "as many parts"
+            )
+        self.parts = [self.sequences[lo:hi] for lo, hi in threads.ranges(len(self.sequences), options.parts)]
         self.sets = pair_sets(data, layout)
         self.room = make_room(data, layout, self.sets)
         self.weights = make_weights(theta, options.variance if options.update == "arow" else None)
@@ -137,8 +155,32 @@ class PerceptronTraining:
 
     def epoch(self) -> dict[str, float]:
         """Each sequence once; what was met on the way: loss, wrong labels, mistakes (wrong sequences)."""
-        order = self.random.permutation(self.sequences)
-        return self.visit(order, True)
+        orders = [self.random.permutation(part) for part in self.parts]
+        return self.visit(orders[0], True) if len(orders) == 1 else self.mixed(orders)
+
+    def mixed(self, orders: list[np.ndarray]) -> dict[str, float]:
+        """Each part once, from the same weights; these become the mean of theirs, added up in the order of the parts.
+
+        What the mean over all sequences lacks, sums, follows from the means m_k of the n_k sequences of each part: that
+        mean times c is kept as c theta - sums.
+        """
+        theta, total = self.weights.theta, self.seen * self.weights.theta - self.weights.sums
+
+        def learned(order: np.ndarray) -> tuple[MovingWeights, tuple[float, int, int]]:
+            own, room = make_weights(theta), make_room(self.data, self.layout, self.sets)
+            own.mark[:] = -1
+            return own, _visit(own, self.layout, self.data, self.sets, order, self.rule, 0.0, True, room)
+
+        found = threads.run(learned, orders)
+        theta = np.zeros_like(theta)
+        for (own, _), order in zip(found, orders, strict=True):
+            theta += own.theta
+            total += len(order) * own.theta - own.sums
+        theta /= len(orders)
+        self.seen += sum(map(len, orders))
+        self.weights.theta[:], self.weights.sums[:] = theta, self.seen * theta - total
+        met = zip(*(met for _, met in found), strict=True)
+        return {name: sum(values) for name, values in zip(("loss", "wrong", "mistakes"), met, strict=True)}
 
     def pass_over(self) -> None:
         """Once no sequence is wrong no weight will move: all other epochs count for the mean as if they had been."""

@@ -20,6 +20,8 @@ STOP_REASONS = {
     "epsilon": "the loss of an iteration was less than epsilon for a sequence",
     "counted": "every probability is a relative count of the training data: there is nothing to iterate",
     "chosen": "as many coordinates were chosen as gp.share allows",
+    "odds": "the odds against the right labellings of the training data are down to rounding",
+    "no_gain": "no weight lowers the bound on the odds any further",
     "flat": "no sequence has a gradient above gp.threshold any more",
 }
 

@@ -129,7 +129,7 @@ def explain(args) -> None:
 )
 def inspect(args) -> None:
     from espalier.engine import families
-    from espalier.tasks.answering.explain import strongest
+    from espalier.tasks.answering.explain import round_in_words, strongest
 
     path = _model_path(args)
     model = families.load(path)
@@ -141,15 +141,21 @@ def inspect(args) -> None:
         from espalier.tasks.pages.picture import write_picture
 
         write_picture(args.picture, model, args.template)
+    made = model.rounds() if args.label is None else [one for one in model.rounds() if one.label == args.label]
     if args.json:
-        print_json({"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
-                    "active": len(model.theta), "weights": rows})  # fmt: skip
+        told = {"model": str(path), "info": info, "labels": model.labels, "templates": model.templates,
+                "active": len(model.theta), "weights": rows}  # fmt: skip
+        print_json(told | ({"rounds": [one._asdict() for one in made]} if made else {}))
         return
     print(f"{path}: {len(model.theta):,} active weights, {len(model.labels)} labels, {len(model.templates)} templates")
     for key in sorted(info):
         print(f"  {key:<16} {info[key]}")
     for row in rows:
         print(f"{row['weight']:+9.4f}  {row['text']}")
+    if made[: args.top]:
+        print("rounds: step, Z (what it left of the odds against the right labellings), weight")
+    for one in made[: args.top]:
+        print(f"{one.step:+9.4f}  {one.z:.4f}  {round_in_words(one)}")
     if args.picture:
         print(f"picture {args.picture}")
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from espalier.engine.data.dataset import Dataset, at_positions, select
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families.labeller import Contribution, Labeller
+from espalier.engine.families.labeller import Contribution, Labeller, Round
 from espalier.engine.weights.layout import FAMILIES
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
@@ -272,6 +272,12 @@ def weight_in_words(model: Labeller, weight: Contribution, value: float) -> dict
         "family": kind, "observation": text, "previous": before, "label": model.labels[label], "weight": value,
         "text": f"{lead}{model.labels[label]}  when {text}{end}" + (f" is {amount:.6g}" if amount != 1.0 else ""),
     } | ({"value": amount} if amount != 1.0 else {}) | ({"before": names[0]} if len(names) > 1 else {})  # fmt: skip
+
+
+def round_in_words(made: Round) -> str:
+    """The weight of a round, as those of a model are shown."""
+    lead = f"{START} → " if made.family == "start" else f"{made.previous} → " if made.previous is not None else ""
+    return f"{lead}{made.label}  when {made.observation}"
 
 
 def in_words(model: Labeller, share: Share) -> dict:

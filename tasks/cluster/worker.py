@@ -72,10 +72,15 @@ def load(folder: str, lo: int, hi: int, read: Callable) -> Held:
 
 
 def _read(folder: Path, lo: int, hi: int, read: Callable):
+    return read(folder, begun(folder), lo, hi)
+
+
+def begun(folder: Path) -> dict:
+    """What a job is; the budget of threads that it has here is set."""
     job = store.read_json(folder / "job.json", shapes.Table(shapes.ANY))
     if job["threads"] or "ESPALIER_THREADS" not in os.environ:
         threads.set_threads(job["threads"] or _worker_threads())
-    return read(folder, job, lo, hi)
+    return job
 
 
 def _worker_threads() -> int:

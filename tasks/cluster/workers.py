@@ -124,6 +124,12 @@ class Workers:
 
     def share_out(self, n_items: int, token: Path) -> None:
         """Look at the workers and give each a run of the items; find out whether all see the file `token`."""
+        workers = self.greeted(token)
+        self.ranges = ranges(n_items, len(workers))
+        self.place, self.losses = workers[: len(self.ranges)], [0] * len(self.ranges)
+
+    def greeted(self, token: Path) -> list[str]:
+        """The addresses of workers that run what we run; find out whether all see the file `token`."""
         workers = self.addresses()
         token.touch()
         try:
@@ -143,8 +149,7 @@ class Workers:
                     f"{compile_target()}: the model would depend on who computes what; use machines of one kind"
                 )
         self.all_share = all(answer["shares"] for answer in answers.values())
-        self.ranges = ranges(n_items, len(workers))
-        self.place, self.losses = workers[: len(self.ranges)], [0] * len(self.ranges)
+        return workers
 
     def lost(self, k: int) -> None:
         """What part k kept beside its items is not there any more."""

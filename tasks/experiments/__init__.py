@@ -31,6 +31,7 @@ MODULES = {
     "hmm-pos": "espalier.tasks.experiments.hmm_pos_report",
     "citations": "espalier.tasks.experiments.citations_report",
     "ner-losses": "espalier.tasks.experiments.ner_losses_report",
+    "boosting-rounds": "espalier.tasks.experiments.boosting_rounds_report",
     "abstention": "espalier.tasks.experiments.abstention",
     "palindromes": "espalier.tasks.experiments.palindromes_report",
     "stepwise": "espalier.tasks.experiments.stepwise_report",

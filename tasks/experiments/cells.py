@@ -5,19 +5,14 @@ its function and of every stage module which that one imports, directly or not. 
 computed again.
 """
 
-import ast
-import functools
 import hashlib
 import json
-import sys
-from collections.abc import Callable
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.runtime.kernel_cache import source_hash
 from espalier.tasks import store
+from espalier.tasks.code_hash import code_hash
 from espalier.tasks.experiments import Cell
 
 FOLDER = ".espalier/reproduce"
@@ -62,50 +57,3 @@ def check_keys(cells: list[Cell]) -> None:
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise EspalierError(f"two cells have the key {twice!r}: expected a key of its own for each")
-
-
-# The code that a function runs ----------------------------------------------------------------------
-
-
-@functools.cache
-def code_hash(function: Callable) -> str:
-    """A hash of the engine and of the modules of tasks that the function needs.
-
-    The engine counts as a whole: it loads its solvers by name, which no list of imports shows.
-    """
-    digest = hashlib.sha256(source_hash().encode())
-    for name, path in sorted(_closure(function.__module__).items()):
-        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def _closure(module: str) -> dict[str, Path]:
-    """{name: file} of a module and of what it imports among our tasks, wherever in it the import stands."""
-    own = sys.modules[module]
-    found, waiting = {}, [(module, Path(own.__file__))]
-    while waiting:
-        name, path = waiting.pop()
-        if name not in found:
-            found[name] = path
-            waiting += [(other, file) for other in sorted(_imports(path)) if (file := _file(other)) is not None]
-    return found
-
-
-def _imports(path: Path) -> set[str]:
-    """Names that may be modules of tasks: of `from a import b` both a and a.b."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {name for name in names if name.startswith("espalier.tasks.")}
-
-
-def _file(module: str) -> Path | None:
-    """The source of a module; None when the name is not one, but something inside one."""
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families import FAMILIES
-from espalier.engine.families.labeller import States
+from espalier.engine.families.labeller import Round, States
 from espalier.engine.labels import measures
 from espalier.tasks import store
 from espalier.tasks.judging.slices import Rate, with_intervals
@@ -31,6 +31,7 @@ from espalier.tasks.report import (
     likelihood,
     mistakes,
     provenance,
+    rounds,
     second_looks,
     slices,
     states,
@@ -62,6 +63,7 @@ class Inputs(NamedTuple):
     path: str = ""  # section on the path of rho1
     history: str = ""  # section on earlier retrainings
     states: States | None = None  # of a model that has them
+    rounds: tuple[Round, ...] = ()  # of a model that was made weight by weight
 
 
 def main(
@@ -101,7 +103,7 @@ def read_inputs(root: Path, params: Params) -> Inputs:
     return Inputs(
         metrics, trace, predictions, bins, model.shown_table(), metadata, manifest, profile, clusters, params.as_dict(),
         error, info.get("window", 1), read_run(root, params), path_page.section(root), history.section(root),
-        model.states(),
+        model.states(), tuple(model.rounds()),
     )  # fmt: skip
 
 
@@ -128,6 +130,7 @@ def render(inputs: Inputs) -> str:
         ("decoders", "Decoding", second_looks.decoders(m, nouns)),
         ("mistakes", "Worst mistakes", mistakes.mistakes(sequences, nouns, limits.get("mistakes", 20))),
         ("learning", "Learning curve", learning.learning(inputs.trace)),
+        ("rounds", "Rounds", rounds.rounds(inputs.rounds, phrases)),
         inputs.path,
         ("weights", weights.TITLES[shows],
          weights.weights(inputs.weights, phrases, nouns, limits.get("weights", 30), shows)),

@@ -29,6 +29,7 @@ def learning(trace: Trace) -> Html | None:
         active.append(("trigram", "c", "active_trigram"))
     cost, far = "loss on the training data plus penalty", "distance from the conditions of an optimum"
     cost = "loss of each sequence when its turn came" if "mistakes" in trace[0] else cost
+    cost = "logarithm of the odds against the right labellings" if "z" in trace[0] else cost
     panels = [
         panel("objective", "Objective", thinned, objective, cost, write=lambda v: number(v, 6)),
         development_panel(thinned, trace),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from espalier.engine.families import FAMILIES
+from espalier.engine.families.boosting_options import BOUNDS, EXAMPLES
 from espalier.engine.families.perceptron_options import LEADS, UPDATES
 from espalier.engine.labels.measures import EDIT_ERROR
 from espalier.engine.losses.loss_table import LOSSES
@@ -69,6 +70,10 @@ def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "update" in meta:
         yield "Learnt from mistakes", f"{UPDATES.get(meta['update'], meta['update'])}"
         yield "Margin", LEADS.get(meta.get("lead"), MISSING)
+        return
+    if "bound" in meta:
+        yield "Boosted by", f"{BOUNDS.get(meta['bound'], meta['bound'])}"
+        yield "Examples", f"{EXAMPLES.get(meta.get('examples'), MISSING)}"
         return
     if meta.get("loss"):
         yield "Loss", loss_words(meta)

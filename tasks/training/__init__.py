@@ -10,7 +10,7 @@ from types import ModuleType
 TRAINERS = {
     "crf": "by_gradient", "memm": "by_gradient", "hmm": "hidden_markov", "gp": "kernel_machine",
     "hmsvm": "kernel_machine",
-    "perceptron": "perceptrons",
+    "perceptron": "perceptrons", "boosting": "boosted",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from espalier.tasks.training.plan import PROCESS, count_features, count_weights,
 from espalier.tasks.training.watcher import Watcher
 
 STARTS = ("perceptron", "crf", "memm")  # whose weights are a start: they score labels and pairs of them
+PART_VECTORS = 4  # of each part that is learned from by itself: theta, its sums, D, its marks
 VECTORS = 8  # of all weights: theta, its sums, D, its marks, variances, the model, the best, a copy on its way
 
 
@@ -49,9 +50,12 @@ def plan(job: Job) -> dict:
     weights, exact = count_weights(shards, n_labels, job.kinds, options)
     part = sample(shards)
     job.check_labels(part)
+    parts = options_of(job).parts
+    mixed = PART_VECTORS * parts if parts > 1 else 0
     needed = {
-        "process": PROCESS, "features": 3 * 4 * tokens * columns + 40 * tokens, "weights": (8 * VECTORS + 4) * weights,
-        "vocabulary": 2 * job.text_bytes + 84 * len(job.kinds), "scores": room_bytes(shards, n_labels),
+        "process": PROCESS, "features": 3 * 4 * tokens * columns + 40 * tokens,
+        "weights": (8 * (VECTORS + mixed) + 4) * weights, "vocabulary": 2 * job.text_bytes + 84 * len(job.kinds),
+        "scores": parts * room_bytes(shards, n_labels),
     }  # fmt: skip
     virtual = count_features(n_labels, job.kinds, options.start)
     return {
@@ -69,10 +73,10 @@ def room_bytes(shards: list, n_labels: int) -> int:
 
 
 def seconds_of(job: Job, part, options: Options) -> float:
-    """An epoch over a sample, whatever it weighs."""
+    """An epoch over a sample, whatever it weighs, one sequence after the other."""
     data = part._replace(weights=np.ones(len(part.weights)))
     layout = make_layout("seen", data, len(job.labels), job.kinds, options.start)
-    training = PerceptronTraining(data, layout, options_of(job))
+    training = PerceptronTraining(data, layout, options_of(job)._replace(parts=1))
     training.visit(training.sequences[:1], False)
     begin = time.perf_counter()
     training.epoch()
@@ -131,6 +135,7 @@ def told(
 ) -> Trained:  # fmt: skip
     """The model with what its file says, and the figures of the stage."""
     own = {"pa": {"c": options.c}, "arow": {"gamma": options.gamma}}.get(options.update, {})
+    own |= {"parts": options.parts} if options.parts > 1 else {}
     info = job.described(
         update=options.update, lead=options.lead, average=options.average, epochs=options.epochs,
         pairs=asked.pairs, start=asked.start, stop_reason=result.stop_reason, iterations=result.iterations,
@@ -147,5 +152,6 @@ def told(
         "features": layout.size, "stop_reason": result.stop_reason, "warm": warm,
     }  # fmt: skip
     kept = f", the best of them {watcher.best['iteration']}" if watcher.best else ""
-    note = f"{len(model.theta):,} active weights of {layout.size:,}; {result.iterations} epochs{kept}"
+    mixed = f", the weights of {options.parts} parts mixed" if options.parts > 1 else ""
+    note = f"{len(model.theta):,} active weights of {layout.size:,}; {result.iterations} epochs{kept}{mixed}"
     return Trained(model, result.trace, watcher.seconds, figures, note, keeper=keeper)

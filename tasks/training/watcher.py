@@ -57,15 +57,19 @@ class Watcher:
             record["minimises"] = LOSSES[self.options.loss].title
         every = self.options.dev_every
         if every and record["iteration"] % every == 0 and len(self.dev.labels):
-            predicted = self.model_of(theta).best(self.dev)
-            record["dev_token_error"] = token_error(self.dev.labels, predicted)
-            if self.judge:
-                self._judge(record, theta, predicted)
+            self.look(record, theta)
         self.progress.record(record | {"seconds": self.seconds[-1]})
         if record["iteration"]:
             self.progress.step(note=self._note(record))
         late = self.best is not None and record["iteration"] - self.best["iteration"] >= self.options.patience
         return "patience" if late else None
+
+    def look(self, record: dict, theta: np.ndarray) -> None:
+        """Label the development data by the weights of an iteration."""
+        predicted = self.model_of(theta).best(self.dev)
+        record["dev_token_error"] = token_error(self.dev.labels, predicted)
+        if self.judge:
+            self._judge(record, theta, predicted)
 
     def _judge(self, record: dict, theta: np.ndarray, predicted: np.ndarray) -> None:
         record["dev_loss"] = self.judge.judged_by.loss(self.judge.judged(predicted).value)

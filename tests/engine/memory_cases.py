@@ -26,6 +26,8 @@ from espalier.engine.data.dataset import UNKNOWN, Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
 from espalier.engine.families import gp, hmm, hmsvm  # noqa: E402
+from espalier.engine.families.boosting_options import BOUNDS, BoostingOptions  # noqa: E402
+from espalier.engine.families.boosting_training import fit as fit_boosting  # noqa: E402
 from espalier.engine.families.gp_options import METHODS, GpOptions  # noqa: E402
 from espalier.engine.families.hmm_options import NEEDS_LABELS, TRAININGS, HmmOptions  # noqa: E402
 from espalier.engine.families.hmsvm_options import SLACKS, HmsvmOptions  # noqa: E402
@@ -293,6 +295,14 @@ def mistakes(packed, theta):
     ]  # fmt: skip
 
 
+def boosted(packed, theta):
+    """Every bound of boosting, of sequences and of positions."""
+    return [
+        fit_boosting(*packed[1:], BoostingOptions(bound, examples, rounds=4), theta).theta
+        for bound in BOUNDS for examples in ("sequences", "neighbours")
+    ]  # fmt: skip
+
+
 def grammars():
     """Both paths of inside-outside, trees, the k best, training, what a string may be asked, generated strings."""
     grammar, found = full_grammar(3, ["a", "b"], 1), []
@@ -409,7 +419,7 @@ def texts():
 CASES = {
     **{f"{function.__name__}": (lambda function=function: everywhere(function))
        for function in (chain, block_objective, sharded, partial, token_weights, entropy, marginal_loss,
-                        exponential_loss, hessian_product, one_block, decoders, mistakes,
+                        exponential_loss, hessian_product, one_block, decoders, mistakes, boosted,
                         sharded_sbcd)},
     **{f"solver {name}": solvers(name) for name in SOLVERS},
     **{function.__name__: function

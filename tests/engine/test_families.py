@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_models import LETTERS, gp_of, hmm_of, hmsvm_of, memm_of, model_of, perceptron_of
+from small_models import LETTERS, boosting_of, gp_of, hmm_of, hmsvm_of, memm_of, model_of, perceptron_of
 
 from espalier.engine import families
 from espalier.engine.data.dataset import UNKNOWN, Dataset
@@ -21,6 +21,7 @@ SUMS = 1e-12  # of probabilities that are added up in another order
 # Small models, by labels and seed.
 EXAMPLES = {
     "crf": model_of, "memm": memm_of, "hmm": hmm_of, "gp": gp_of, "hmsvm": hmsvm_of, "perceptron": perceptron_of,
+    "boosting": boosting_of,
 }  # fmt: skip
 WORDS = ["ab/é", "b", "a/a/", "ééb😀", "??", "ba"]  # one of a single letter, one that no model has seen
 

@@ -225,7 +225,7 @@ def test_labels_that_break_the_scheme_are_refused():
 
 @pytest.mark.parametrize("wrong", [{"scheme": 1}, {"scheme": True}, {"scheme": "iob2", "family": "memm"}])
 def test_parameters_that_are_none(wrong):
-    with pytest.raises(EspalierError, match="expected None, or with family 'crf' 'auto' or the name of a"):
+    with pytest.raises(EspalierError, match="expected None, or with family 'crf' or 'boosting' 'auto' or the name"):
         CRF(**wrong).fit([["x"]], [["O"]])
 
 

@@ -188,10 +188,10 @@ def test_every_public_name_arrives():
 def test_the_list_of_packages_is_that_of_the_folders():
     """setuptools cannot look for packages in folders that have other names."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    found = {"espalier"}
-    for name in ("engine", "flows", "tasks"):
-        folders = [path.parent.relative_to(ROOT) for path in (ROOT / name).rglob("__init__.py")]
-        found |= {".".join(["espalier", *folder.parts]) for folder in folders}
+    found = set()
+    for name in ("espalier", "engine", "flows", "tasks"):
+        folders = [path.parent.relative_to(ROOT).parts for path in (ROOT / name).rglob("__init__.py")]
+        found |= {".".join(parts if name == "espalier" else ("espalier", *parts)) for parts in folders}
     assert settings["packages"] == sorted(found)
 
 

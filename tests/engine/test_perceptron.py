@@ -66,6 +66,58 @@ def test_weights_are_those_of_every_labelling_looked_at(problem, margin, layout)
     assert not training.weights.delta.any()
 
 
+@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("problem", PROBLEMS[:1])
+def test_mixed_weights_are_those_of_the_parts_learned_one_by_one(problem, parts, monkeypatch):
+    """In halves and quarters, which are exact: the mean of the parts' weights, and of all weights that ever were."""
+    packed = pack(problem._replace(weights=[1.0] * 6), "seen")
+    keys, found = slot_features(packed.layout), []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("ESPALIER_THREADS", threads)
+        training, mistakes = PerceptronTraining(*packed[1:], PerceptronOptions(parts=parts, seed=7)), []
+        for _ in range(EPOCHS):
+            mistakes.append(training.epoch()["mistakes"])
+        found.append((training.weights.theta.tobytes(), training.model().tobytes(), training.seen, mistakes))
+    assert found[0] == found[1]
+    random, theta, total = np.random.default_rng(7), dict.fromkeys(keys, 0.0), dict.fromkeys(keys, 0.0)
+    bounds = [6 * k // parts for k in range(parts + 1)]
+    for epoch in range(EPOCHS):
+        wrong, mix = 0, dict.fromkeys(keys, 0.0)
+        for lo, hi in zip(bounds, bounds[1:], strict=False):
+            order = random.permutation(np.arange(lo, hi)).tolist()
+            last, mean, met = oracle.trained(packed.problem, [order], set(keys), theta=theta)
+            wrong += met[0]
+            for key in keys:
+                mix[key] += last.get(key, 0.0) / parts
+                total[key] += len(order) * mean.get(key, 0.0)
+        theta = mix
+        assert mistakes[epoch] == wrong
+    np.testing.assert_array_equal(training.weights.theta, [theta[key] for key in keys])
+    np.testing.assert_allclose(training.model(), [total[key] / (6 * EPOCHS) for key in keys], atol=1e-14)
+
+
+def test_one_part_is_the_sequential_training():
+    packed = pack(PROBLEMS[0], "seen")
+    one, other = (fit(*packed[1:], PerceptronOptions(epochs=3, **more)) for more in ({}, {"parts": 1}))
+    assert one.theta.tobytes() == other.theta.tobytes()
+    mixed = fit(*packed[1:], PerceptronOptions(epochs=3, parts=3))
+    assert mixed.theta.tobytes() != one.theta.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"parts": 0}, "parts is 0: expected at least 1"),
+        ({"parts": 7}, "parts is 7 and 5 sequences have a weight above 0: expected at most as many"),
+        ({"parts": 2, "update": "arow"}, "parts is 2 and update arow, whose variances cannot be mixed"),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(options, text):
+    packed = pack(random_problem(3, 3, 5, 2, [4, 2, 3, 1, 4])._replace(weights=[1.0] * 5), "seen")
+    with pytest.raises(EspalierError, match=text):
+        PerceptronTraining(*packed[1:], PerceptronOptions(**options))
+
+
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_other_updates_are_those_of_every_labelling_looked_at(problem, rule):

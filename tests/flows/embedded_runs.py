@@ -1,18 +1,20 @@
 """Runs on one embedded server, told as JSON: one that works, one that fails, one that is refused, one with parameters
-of the page, one that meets an I/O error.
+of the page, one that meets an I/O error; and a tournament in which one entrant fails.
 
 Run by test_retrain.py in a process of its own: `python embedded_runs.py PROJECT`.
 """
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 from espalier.engine.errors import EspalierError
 from espalier.flows import pipeline
-from espalier.flows.run import run_flow
+from espalier.flows.run import run_flow, run_tournament
 from espalier.tasks.progress import Progress
+from espalier.tasks.tournament import competing
 
 
 class Heard(Progress):
@@ -37,14 +39,14 @@ def settled(read, count: int) -> list:
     return sorted(tasks, key=lambda task: task.start_time)
 
 
-def told(client) -> dict:
+def told(client, count: int | None = None) -> dict:
     """The last flow run, its task runs in order, and the latest artefacts."""
     from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterFlowRunId
     from prefect.client.schemas.sorting import FlowRunSort
 
     run = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
     of_run = TaskRunFilter(flow_run_id=TaskRunFilterFlowRunId(any_=[run.id]))
-    count = len(pipeline.STEPS) if run.state.is_completed() else 1
+    count = count or (len(pipeline.STEPS) if run.state.is_completed() else 1)
     tasks = settled(lambda: client.read_task_runs(task_run_filter=of_run), count)
     inputs = [[source.id for sources in t.task_inputs.values() for source in sources] for t in tasks]
     artefacts = client.request("POST", "/artifacts/filter", json={}).json()
@@ -77,6 +79,18 @@ def fail_once(name: str) -> None:
     pipeline.Project.run = sometimes
 
 
+def fail_always(family: str) -> None:
+    """Models of the family meet an error whenever they are trained."""
+    train = competing.train_here
+
+    def sometimes(root, params, *others):
+        if params.model.family == family:
+            raise ValueError("no such luck")
+        return train(root, params, *others)
+
+    competing.train_here = sometimes
+
+
 def main(root: Path) -> dict:
     figures = run_flow(root, progress_of=Heard)
     from prefect import get_client
@@ -98,6 +112,12 @@ def main(root: Path) -> dict:
         fail_once("weigh")
         run_flow(root)
         result["again"] = told(client)
+        fail_always("hmm")
+        options = {"families": ["hmm", "perceptron"], "settings": ["perceptron.update=pa"]}
+        result["tournament_figures"] = run_tournament(root, options)
+        result["tournament"] = told(client, 4)
+        # As after any run with other parameters than those of the file, DVC has what was there before.
+        subprocess.run([sys.executable, "-m", "dvc", "checkout", "-q", "-f"], cwd=root, check=True, timeout=300)
     return result
 
 

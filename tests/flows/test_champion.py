@@ -204,6 +204,7 @@ def test_a_stage_and_a_run_do_not_write_at_the_same_time(team, tmp_path, capsys)
     before = record(folder)
     with lease(folder, "a retraining"):
         for command in (("stage", "train"), ("run", "--direct"), ("promote",), ("rollback",), ("sweep", "--direct"),
+                        ("tournament", "--direct"),
                         ("restore", history.read(folder)[0]["id"], "--in-place")):  # fmt: skip
             assert cli.main(["-C", str(folder), *command]) == 1
             told = capsys.readouterr().err

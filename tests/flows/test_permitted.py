@@ -116,8 +116,9 @@ def test_flows_have_no_parameter_that_is_not_checked():
     from espalier.flows.reproduce import reproduce
     from espalier.flows.retrain import retrain
     from espalier.flows.sweep import sweep
+    from espalier.flows.tournament import tournament
 
     checked = {"root", "overrides", "add", "source", "family", "rho1", "solver", "max_iterations", "warm", "force",
                "options", "name", "quick"}  # fmt: skip
-    for flow in (retrain, sweep, reproduce):
+    for flow in (retrain, sweep, tournament, reproduce):
         assert set(parameter_schema(flow).properties) <= checked

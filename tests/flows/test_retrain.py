@@ -35,7 +35,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(project):
-    """What five runs on an embedded server with a fresh home left."""
+    """What six runs on an embedded server with a fresh home left."""
     done = run_python(str(SCRIPT), str(project), cwd=project, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1]) | {"stderr": done.stderr}
@@ -62,6 +62,17 @@ class TestEmbedded:
         assert told["figures"]["ingest"]["train"] > 0
         assert told["figures"]["promote"]["promoted"] is True
         assert told["heard"] == ["prefect", *STEPS]
+
+    def test_a_tournament_has_a_task_for_each_entrant_and_one_that_fails_harms_no_other(self, told):
+        found, figures = told["tournament"], told["tournament_figures"]
+        assert (found["state"], sorted(found["tasks"])) == ("COMPLETED", [
+            ["hmm", "FAILED", 1], ["perceptron", "COMPLETED", 1], ["perceptron update=pa", "COMPLETED", 1],
+            ["standings", "COMPLETED", 1],
+        ])  # fmt: skip
+        assert set(found["artefacts"]) == {"tournament"}, "the bar is gone"
+        rows = json.loads(found["artefacts"]["tournament"]["data"])
+        assert [row["entrant"] for row in rows][2:] == ["hmm"] and "no such luck" in rows[2]["against the winner"]
+        assert figures["winner"] == rows[0]["entrant"] and figures["others"][0]["how"] == "failed"
 
     def test_artefacts_show_progress_metrics_report_and_decision(self, told, project):
         artefacts = told["good"]["artefacts"]

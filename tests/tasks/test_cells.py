@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from espalier.engine.errors import EspalierError
+from espalier.tasks import code_hash
 from espalier.tasks.experiments import Cell, Settings, check_corpora, experiment
-from espalier.tasks.experiments import cells as cells_module
 from espalier.tasks.experiments.cells import cell_hash, check_keys, compute, finished, place
 
 CALLS = []
@@ -74,16 +74,16 @@ def test_other_code_is_another_cell(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     made = importlib.import_module("made_up_experiment")
     try:
-        closure = cells_module._closure("made_up_experiment")
+        closure = code_hash.modules_of("made_up_experiment")
         assert {"made_up_experiment", "espalier.tasks.weigh", "espalier.tasks.store", "espalier.tasks.params"} <= set(
             closure
         )
         assert not {"espalier.tasks.report", "espalier.tasks.weigh.jensen_shannon"} & set(closure)
         before = cell_hash(Cell("a", made.work, {}))
-        cells_module.code_hash.cache_clear()
+        code_hash.code_hash.cache_clear()
         assert cell_hash(Cell("a", made.work, {})) == before
         module.write_text(module.read_text() + "# changed\n")
-        cells_module.code_hash.cache_clear()
+        code_hash.code_hash.cache_clear()
         assert cell_hash(Cell("a", made.work, {})) != before
     finally:
         del sys.modules["made_up_experiment"]
@@ -91,10 +91,10 @@ def test_other_code_is_another_cell(tmp_path, monkeypatch):
 
 def test_the_engine_is_part_of_the_code(monkeypatch):
     before = cell_hash(Cell("a", double, {"value": 1}))
-    monkeypatch.setattr(cells_module, "source_hash", lambda: "other")
-    cells_module.code_hash.cache_clear()
+    monkeypatch.setattr(code_hash, "source_hash", lambda: "other")
+    code_hash.code_hash.cache_clear()
     assert cell_hash(Cell("a", double, {"value": 1})) != before
-    cells_module.code_hash.cache_clear()
+    code_hash.code_hash.cache_clear()
 
 
 def test_a_change_in_the_page_keeps_the_simulation():
@@ -102,7 +102,7 @@ def test_a_change_in_the_page_keeps_the_simulation():
     cell, module = experiment("semisup").cells(Settings())[0], "espalier.tasks.experiments.semisup"
     assert cell.function.__module__ == module
     drawing = {"espalier.tasks.pages.page", "espalier.tasks.pages.charts", f"{module}_report"}
-    assert not drawing & set(cells_module._closure(module))
+    assert not drawing & set(code_hash.modules_of(module))
 
 
 def test_two_cells_of_one_key_are_refused():

@@ -150,6 +150,14 @@ def test_curves_by_hand(by_hand):
     assert np.array(found, float) == pytest.approx(np.array(expected), abs=EXACT)
 
 
+def test_a_training_of_one_look_has_no_learning_curve(by_hand):
+    root, params = by_hand
+    store.write_jsonl(root / store.TRACE, store.read_trace(root)[-1:])
+    run_stages(root, params, "evaluate")
+    head, *points = (root / store.CURVES / "learning.csv").read_text().splitlines()
+    assert head.startswith("iteration,objective,") and not points
+
+
 def test_a_reference_gives_the_excess_log_loss(by_hand):
     root, params = by_hand
     unigram_model(root / "reference.model", {"a": 1.0, "b": 1.0})

@@ -121,6 +121,25 @@ def test_the_same_bytes_for_any_threads_and_shards(tmp_path, family):
     assert len(seen) == 1
 
 
+def test_mixed_parts_of_a_perceptron_are_the_same_bytes_for_any_threads_and_go_on(tmp_path):
+    from espalier.tasks import train
+
+    params, seen = params_of("perceptron", parts=3, checkpoint_seconds=0), set()
+    run_stages(tmp_path, params, "ingest")
+    for threads, shard_tokens in ((1, 10**6), (3, 100)):
+        params.compute.threads, params.template.shard_tokens = threads, shard_tokens
+        run_stages(tmp_path, params, "template", "weigh", "train")
+        seen.add((tmp_path / store.CANDIDATE).read_bytes())
+    with pytest.raises(KeyboardInterrupt):
+        train.main(tmp_path, params, Interrupted(3))
+    train.main(tmp_path, params, Progress())
+    seen.add((tmp_path / store.CANDIDATE).read_bytes())
+    assert len(seen) == 1 and load(tmp_path / store.CANDIDATE).info["parts"] == 3
+    params.perceptron.parts = 1
+    run_stages(tmp_path, params, "train")
+    assert (tmp_path / store.CANDIDATE).read_bytes() not in seen
+
+
 @able("duplicates")
 def test_a_sequence_of_weight_two_is_a_duplicate(tmp_path, family):
     options = {"rho1": 0.0, "rho2": 0.1, "tolerance": 1e-9, "max_iterations": 2000, "dev_share": 0.0,

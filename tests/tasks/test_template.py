@@ -21,6 +21,7 @@ from espalier.tasks.templating.expansion import encode, parse
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 LINES = ["U:%x[0,0]", "U:%x[1,0]", "*2:%x[-1,0]/%x[0,0]", "B"]
+APART = ["U1:%x[0,0]/%x[1,0]", 'U2:%t[-1,0,"^a$"]', "B"]  # each has a name; one text in several ways, as at an edge
 SEQUENCES = st.lists(st.lists(st.sampled_from(["a", "b", "/", "_x+1", "é"]).map(lambda x: [x]), min_size=1, max_size=4),
                      min_size=1, max_size=4)  # fmt: skip
 
@@ -51,10 +52,10 @@ def run(root, lines=("U:%x[0,0]", "B"), **options):
 
 
 @EXAMPLES
-@given(SEQUENCES, st.integers(1, 3))
-def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count):
-    expansions = encode(tokens_of(sequences), parse(LINES))
-    expected = reference.vocabulary(sequences, LINES, min_count)
+@given(SEQUENCES, st.integers(1, 3), st.sampled_from([LINES, APART]))
+def test_the_vocabulary_is_that_of_a_count_by_hand(sequences, min_count, lines):
+    expansions = encode(tokens_of(sequences), parse(lines))
+    expected = reference.vocabulary(sequences, lines, min_count)
     if not expected:
         with pytest.raises(EspalierError, match=f"no observation occurs {min_count} times: lower template.min_count"):
             template.grow_vocabulary([expansions], min_count)

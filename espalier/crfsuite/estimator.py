@@ -1,0 +1,171 @@
+"""sklearn-crfsuite's `CRF`."""
+
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+
+from espalier.crfsuite.items import ItemSequence
+from espalier.crfsuite.tagger import ParsedDump, Tagger
+from espalier.crfsuite.trainer import Trainer
+from espalier.engine.data.dataset import Dataset
+from espalier.engine.errors import EspalierError
+
+# Parameters of `CRF` that a trainer knows by another name.
+TRAINER_NAMES = {"min_freq": "feature.minfreq", "all_possible_states": "feature.possible_states",
+                 "all_possible_transitions": "feature.possible_transitions", "pa_type": "type"}  # fmt: skip
+OWN = ("algorithm", "verbose", "model_filename", "keep_tempfiles", "trainer_cls")  # are no trainer's
+
+
+class CRF:
+    """sklearn-crfsuite's estimator. A parameter that is None has CRFsuite's default; see `Trainer.help` for each."""
+
+    def __init__(
+        self, algorithm="lbfgs", min_freq=None, all_possible_states=None, all_possible_transitions=None, c1=None,
+        c2=None, max_iterations=None, num_memories=None, epsilon=None, period=None, delta=None, linesearch=None,
+        max_linesearch=None, calibration_eta=None, calibration_rate=None, calibration_samples=None,
+        calibration_candidates=None, calibration_max_trials=None, pa_type=None, c=None, error_sensitive=None,
+        averaging=None, variance=None, gamma=None, verbose=False, model_filename=None, keep_tempfiles=False,
+        trainer_cls=None,
+    ):  # fmt: skip
+        values = dict(locals())
+        del values["self"]
+        vars(self).update(values)
+        self.training_log_ = None
+        self._tagger = None
+
+    # What scikit-learn asks of an estimator.
+
+    def get_params(self, deep: bool = True) -> dict:
+        return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
+
+    def set_params(self, **params) -> "CRF":
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise EspalierError(f"unknown parameter {name!r}: known are {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self):
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator().__sklearn_tags__()
+
+    def __repr__(self) -> str:
+        other = {name: value for name, value in self.get_params().items() if value not in (None, False, "lbfgs")}
+        return f"CRF({', '.join(f'{name}={value!r}' for name, value in other.items())})"
+
+    # Training.
+
+    def fit(self, X: Iterable, y: Iterable, X_dev: Iterable | None = None, y_dev: Iterable | None = None) -> "CRF":
+        """Learn from sequences X of items and their labels y; X_dev and y_dev are tested on after each iteration."""
+        if (X_dev is None) != (y_dev is None):
+            raise EspalierError("X_dev without y_dev, or y_dev without X_dev: expected both or neither")
+        trainer = self._trainer()
+        append_all(trainer, X, y, 0)
+        if X_dev is not None:
+            append_all(trainer, X_dev, y_dev, 1)
+        trainer.train(self.model_filename or "", -1 if X_dev is None else 1)
+        self.training_log_ = trainer.logparser
+        self._tagger = Tagger()
+        self._tagger._use(trainer.model_, Path(self.model_filename).stat().st_size if self.model_filename else 0)
+        return self
+
+    def _trainer(self) -> Trainer:
+        given = {name: value for name, value in self.get_params().items() if name not in OWN and value is not None}
+        named = {TRAINER_NAMES.get(name, name.replace("calibration_", "calibration.")): v for name, v in given.items()}
+        return (self.trainer_cls or Trainer)(algorithm=self.algorithm, params=named, verbose=self.verbose)
+
+    # Answers.
+
+    def predict(self, X: Iterable) -> list[list[str]]:
+        """The likeliest labels of each sequence."""
+        return self._cut(X, lambda tagger, data: [tagger._model.labels[i] for i in tagger._model.best(data)])
+
+    def predict_single(self, xseq: Iterable) -> list[str]:
+        return self.predict([xseq])[0]
+
+    def predict_marginals(self, X: Iterable) -> list[list[dict[str, float]]]:
+        """p(label | sequence) of each label at each item."""
+
+        def answers(tagger: Tagger, data: Dataset) -> list[dict[str, float]]:
+            rows = tagger._model.marginals(data).tolist()
+            return [dict(zip(tagger._model.labels, row, strict=True)) for row in rows]
+
+        return self._cut(X, answers)
+
+    def predict_marginals_single(self, xseq: Iterable) -> list[dict[str, float]]:
+        return self.predict_marginals([xseq])[0]
+
+    def score(self, X: Iterable, y: Iterable) -> float:
+        """Share of items with the right label."""
+        pairs = list(zip(y, self.predict(X), strict=True))
+        total = sum(len(row) for _, row in pairs)
+        if not total:
+            raise EspalierError("there is no item: expected at least one to score")
+        return sum(a == b for right, row in pairs for a, b in zip(right, row, strict=True)) / total
+
+    def _cut(self, X: Iterable, answers) -> list[list]:
+        """The answers to all items, cut into sequences again, those without items among them."""
+        tagger, sequences = self._fitted(), [ItemSequence(sequence) for sequence in X]
+        data = tagger.data_of(sequences)
+        found = iter(answers(tagger, data) if len(data.labels) else ())
+        return [[next(found) for _ in range(len(sequence))] for sequence in sequences]
+
+    # What was learnt.
+
+    @property
+    def tagger_(self) -> Tagger | None:
+        """A tagger with the model, or with that of `model_filename`; None before there is one."""
+        if self._tagger is None and self.model_filename and Path(self.model_filename).is_file():
+            self._tagger = Tagger()
+            self._tagger.open(self.model_filename)
+        return self._tagger
+
+    def _fitted(self) -> Tagger:
+        tagger = self.tagger_
+        if tagger is None:
+            raise EspalierError("this CRF has not been fitted: call fit, or name a model file in model_filename")
+        return tagger
+
+    def _info(self) -> ParsedDump | None:
+        return self.tagger_.info() if self.tagger_ else None
+
+    @property
+    def classes_(self) -> list[str] | None:
+        return self.tagger_.labels() if self.tagger_ else None
+
+    @property
+    def size_(self) -> int | None:
+        """Bytes of the model file; 0 where none was written."""
+        return self.tagger_._size if self.tagger_ else None
+
+    @property
+    def num_attributes_(self) -> int | None:
+        """How many attributes have a weight that is not zero."""
+        return len(self._info().attributes) if self.tagger_ else None
+
+    @property
+    def attributes_(self) -> list[str] | None:
+        """The attributes with a weight that is not zero."""
+        return list(self._info().attributes) if self.tagger_ else None
+
+    @property
+    def state_features_(self) -> dict[tuple[str, str], float] | None:
+        """{(attribute, label): weight}"""
+        return self._info().state_features if self.tagger_ else None
+
+    @property
+    def transition_features_(self) -> dict[tuple[str, str], float] | None:
+        """{(label before, label): weight}"""
+        return self._info().transitions if self.tagger_ else None
+
+
+def append_all(trainer: Trainer, X: Iterable, y: Iterable, group: int) -> None:
+    try:
+        for items, labels in zip(X, y, strict=True):
+            trainer.append(items, labels, group)
+    except ValueError as error:
+        if isinstance(error, EspalierError):
+            raise
+        raise EspalierError("X and y have different numbers of sequences: expected one row of labels each") from None
