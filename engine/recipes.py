@@ -4,12 +4,14 @@
 """
 
 import gc
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
+from espalier.engine.blockwise.blocks import BlockObjective
 from espalier.engine.chain.one_sequence import make_buffers
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import Dataset, make_dataset
@@ -30,6 +32,7 @@ from espalier.engine.losses.triple_objective import TripleObjective
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solver_table import SOLVERS
 from espalier.engine.optimise.solvers import minimise, sgd
+from espalier.engine.optimise.solvers.sbcd import visit_large
 from espalier.engine.runtime import compiling
 from espalier.engine.text import column_text
 from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
@@ -106,6 +109,16 @@ def texts() -> None:
 def solver(name: str) -> None:
     penalty = SPARSE if SOLVERS[name].accepts_l1 else SMOOTH
     minimise(name, ChainObjective(*tiny_problem()), penalty, None, FEW)
+
+
+def large_blocks() -> None:
+    """Blocks that occur often enough to be cut into pieces, of which the solver of blocks takes several at once."""
+    objective = BlockObjective(*tiny_problem("all"))
+    blocks = objective.blocks_at(np.linspace(0.0, 0.1, objective.size))
+    blocks.expectations()
+    live = np.ones(objective.size, bool)
+    for full in (0, objective.size):
+        visit_large(blocks, 0, live, SPARSE, np.ones(blocks.count), np.zeros(objective.size), full)
 
 
 def partly_labelled() -> None:
@@ -199,6 +212,7 @@ RECIPES = {
     "answers": answers,
     "texts": texts,
     **{f"solver {name}": lambda name=name: solver(name) for name in SOLVERS},
+    "large blocks": large_blocks,
     "partly labelled": partly_labelled,
     "weighted tokens": weighted_tokens,
     "triples": triples,
@@ -215,7 +229,6 @@ RECIPES = {
 
 def run(name: str) -> None:
     """Run a recipe and write a line when a kernel begins (+) and when one is done (.)."""
-    gc.set_threshold(200_000, 10, 10)  # compiling makes many objects: looking for them took a tenth of the time
     done = 0
 
     def tell(state: compiling.Compiling) -> None:
@@ -225,3 +238,12 @@ def run(name: str) -> None:
 
     with compiling.hears(tell):
         RECIPES[name]()
+
+
+def run_those_named() -> None:
+    """Run the recipes named in lines of standard input, an empty line after each; the first that fails ends it."""
+    gc.freeze()
+    gc.set_threshold(500_000, 10, 10)  # compiling makes many objects: looking for them took a tenth of the time
+    for line in sys.stdin:
+        run(line.strip())
+        print(flush=True)

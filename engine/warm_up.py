@@ -1,12 +1,13 @@
 """Kernels compiled ahead, several at once.
 
-numba compiles one kernel after the other in a process. So each recipe of `engine.recipes` runs in a process of its
-own and leaves in the cache what it has met. The recipes of a first fit share hardly a kernel: together they take
-the time of the longest of them. Where no process can be started, kernels are compiled when they are met, as ever.
+numba compiles one kernel after the other in a process. So as many processes as there are threads take the recipes
+of `engine.recipes`, one after the other, and leave in the cache what they have met. Recipes that run at the same time
+share hardly a kernel. Where no process can be started, kernels are compiled when they are met, as ever.
 """
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import numba
 
@@ -22,17 +24,20 @@ from espalier.engine.runtime import compiling, threads
 from espalier.engine.runtime.jit import DIRECTORY
 from espalier.engine.runtime.kernel_cache import source_hash
 
-# Its arguments are the places of modules, as they are here, and the recipe. With -P no folder is put before them.
+# Its argument is the places of modules, as they are here. With -P no folder is put before them.
 CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
-CHILD += "from espalier.engine import recipes; recipes.run(sys.argv[2])"
+CHILD += "from espalier.engine import recipes; recipes.run_those_named()"
+
+# numba tries overloads of a function in turn. It would colour what it says of those that do not fit, unread.
+PLAIN = {"NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
 
 # Recipes of `engine.recipes`, the longest first, and about how many kernels each compiles that are not in those before.
 FIRST_FIT = {"descent": 60, "steps": 32}
 USUAL = FIRST_FIT | {"answers": 12, "gathered": 5, "texts": 12, "smooth descent": 3}
 NEW_OF_SOLVERS = {"sbcd": 55, "cd": 3, "iis": 3, "gis": 3}  # the others have all theirs from a default fit
 EVERY = {
-    "solver sbcd": NEW_OF_SOLVERS["sbcd"], **USUAL, "partly labelled": 12, "weighted tokens": 11, "triples": 40,
-    "marginal loss": 16, "exponential loss": 7, "memm": 4, "hmm": 2, "gp": 12, "hmsvm": 6,
+    "solver sbcd": NEW_OF_SOLVERS["sbcd"], **USUAL, "large blocks": 25, "partly labelled": 12, "weighted tokens": 11,
+    "triples": 40, "marginal loss": 16, "exponential loss": 7, "memm": 4, "hmm": 2, "gp": 12, "hmsvm": 6,
     "perceptron": 9, "boosting": 24,
     **{f"solver {name}": NEW_OF_SOLVERS.get(name, 0) for name in SOLVERS},
 }  # fmt: skip
@@ -40,35 +45,71 @@ EVERY = {
 
 def compile_all(recipes: dict[str, int]) -> dict[str, str]:
     """Run the recipes in processes, as many at once as there are threads: {recipe that failed: why}."""
-    running: list[subprocess.Popen] = []
+    processes = _Processes()
     with compiling.elsewhere(sum(recipes.values())) as tell:
         pool = ThreadPoolExecutor(min(threads.threads(), len(recipes)))
         try:
-            said = list(pool.map(lambda name: _run(name, running, tell), recipes))
+            said = list(pool.map(lambda name: processes.run(name, tell), recipes))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                process.kill()
+            processes.kill()
+            pool.shutdown()
+            processes.close()
     return {name: words for name, words in zip(recipes, said, strict=True) if words}
 
 
-def _run(name: str, running: list[subprocess.Popen], tell: Callable[[bool], None]) -> str:
-    """Why the recipe failed; nothing where it did not."""
-    path = json.dumps([place for place in sys.path if isinstance(place, str)])
-    with tempfile.TemporaryFile("w+") as errors:
-        command = [sys.executable, "-P", "-c", CHILD, path, name]
+class _Processes:
+    """Processes that run recipes, each one after the other; one whose recipe fails ends with it."""
+
+    def __init__(self):
+        self.all: list[subprocess.Popen] = []
+        self.free: list[subprocess.Popen] = []
+        self.errors: dict[subprocess.Popen, IO[str]] = {}
+        self.ended = False
+
+    def run(self, name: str, tell: Callable[[bool], None]) -> str:
+        """Why the recipe failed; nothing where it did not."""
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+            process = self.free.pop() if self.free else self._start()
+            process.stdin.write(f"{name}\n")
+            process.stdin.flush()
         except OSError as error:
             return str(error)
-        with process:
-            running.append(process)
-            for line in process.stdout:
-                tell(line.startswith("."))
-        errors.seek(0)
-        return (errors.read().strip() or f"it ended with {process.returncode}") if process.returncode else ""
+        for line in process.stdout:
+            if line == "\n":
+                self.free.append(process)
+                return ""
+            tell(line.startswith("."))
+        code = process.wait()
+        self.errors[process].seek(0)
+        return self.errors[process].read().strip() or f"it ended with {code}"
+
+    def _start(self) -> subprocess.Popen:
+        path = json.dumps([place for place in sys.path if isinstance(place, str)])
+        errors = tempfile.TemporaryFile("w+")
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", CHILD, path],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | PLAIN,
+            )  # fmt: skip
+        except OSError:
+            errors.close()
+            raise
+        self.errors[process] = errors
+        self.all.append(process)
+        if self.ended:
+            process.kill()
+        return process
+
+    def kill(self) -> None:
+        self.ended = True
+        for process in self.all:
+            process.kill()
+
+    def close(self) -> None:
+        for process in self.all:
+            with self.errors[process], suppress(OSError), process:
+                pass
 
 
 def before_first_fit() -> None:

@@ -14,6 +14,9 @@ for folder in (TESTS.parent, TESTS, TESTS / "engine"):
         sys.path.append(str(folder))
 
 
+# Overloads that do not fit are told of in colours, which nobody sees.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MOST_WORKERS = 8  # each holds up to a gigabyte, and some tests start servers and workers of their own
 

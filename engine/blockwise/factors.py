@@ -16,7 +16,7 @@ import numpy as np
 
 from espalier.engine.chain.scores import SAFE_RANGE
 from espalier.engine.runtime.inner_loops import LANES, add_run, add_runs, add_values, exponentiate, extremes
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.jit import apart, kernel
 
 # Lowest score of an entry. Squared marginals are summed as if there were no entries and then put right, which costs
 # digits: exp(8) times a rounding here.
@@ -110,7 +110,7 @@ class BlockState(NamedTuple):
 # Making ---------------------------------------------------------------------------------------------
 
 
-@kernel
+@apart
 def renew_rows(theta, layout, data, index, state, which):
     """e, top and width of the distinct rows `which`; e is left alone where scaling cannot serve."""
     scores, observations, offsets, valued, values = (
@@ -137,7 +137,7 @@ def renew_rows(theta, layout, data, index, state, which):
                 e[r, y] = out[y]
 
 
-@kernel
+@apart
 def renew_bases(theta, layout, sharing, state, which):
     """The matrices of the bases `which`, but of thin ones, and what their sets take from them; `stale_sets` is next."""
     limits, bases, factors = state.limits, state.bases, state.factors
@@ -192,7 +192,7 @@ def stale_sets(sharing, state, which):
     return found
 
 
-@kernel
+@apart
 def renew_sets(theta, layout, sets, sharing, state, which):
     """The factors of the sets `which`, whose bases are up to theta."""
     bases, no_base = state.bases, np.int32(-1)

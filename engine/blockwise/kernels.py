@@ -20,7 +20,7 @@ from espalier.engine.blockwise.factors import factor_at, pass_message, pull_mess
 from espalier.engine.chain.logarithms import join, log_back, log_forward, make_pair_step
 from espalier.engine.chain.scores import SAFE_RANGE
 from espalier.engine.lattice.recursions import position_marginals
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.jit import apart, kernel
 
 PAD = 8  # columns between rows of a scratch matrix, so that its rows do not meet in one cache set
 # Single pairs are cheaper than all pairs up to this share of them, as single ones are not blocked four by four.
@@ -43,7 +43,7 @@ class Index(NamedTuple):
     rows: np.ndarray  # int32
 
 
-@kernel
+@apart
 def carry_alpha(of_position, row_of, state, lo, begin, end, current, following):
     """alpha of the positions begin..end - 1 of the sequence that starts at lo; False where a step is too wide."""
     scores, factors, entries, messages = state.scores, state.factors, state.entries, state.messages
@@ -83,7 +83,7 @@ def carry_alpha(of_position, row_of, state, lo, begin, end, current, following):
     return True
 
 
-@kernel
+@apart
 def carry_beta(of_position, row_of, state, hi, begin, end, current, following):
     """beta of the positions begin - 1 down to end of the sequence that ends before hi; False where a step is too wide.
 
@@ -164,7 +164,7 @@ def make_hot(n_labels, size):
     )  # fmt: skip
 
 
-@kernel
+@apart
 def heat_piece(layout, data, sets, index, state, piece, hot):
     """Collect the messages that enter the occurrences of a piece of a block, which may move from now on."""
     messages = state.messages
@@ -221,7 +221,7 @@ def _reach(of_position, row_of, state, n, lo, hi, to_alpha, to_beta, current, fo
     return True
 
 
-@kernel
+@apart
 def evaluate_hot(theta, layout, data, sets, index, state, piece, hot, code, derive, first, second):
     """Sum of w log Z over the sequences of a piece of a block, at the weights that the block has now.
 
@@ -484,7 +484,7 @@ def _store_occurrence(row_of, state, t, lo, repeats, weight, fits, alone, m, lef
         right[y, m] = unit * e[r, y] * beta[t, y]
 
 
-@kernel
+@apart
 def _add_pairs(state, n_labels, hot, code, first, second):
     """The pairwise sums: M . sum left right^T, and M^2 . sum (left right^T)^2 / w, matrix by matrix; then the entries.
 
@@ -584,7 +584,7 @@ def _some_products(left, right, inverse, begin, end, code, n_labels, s1, s2):
         s1[k], s2[k] = a, c
 
 
-@kernel
+@apart
 def hessian_piece(layout, state, hot, at, code, matrix):
     """matrix += sum over the occurrences of w r^2 (E f_j f_k - E f_j E f_k) (THESIS appendix D).
 
@@ -629,7 +629,7 @@ def _together(a, b, code, n_labels, qa, qb):
     return 0.0
 
 
-@kernel
+@apart
 def by_logarithms(theta, layout, data, sets, n, position, repeats, k_lo, k_hi, code, derive, first, second):
     """log Z and the same sums for a sequence with extreme scores."""
     n_labels = layout.n_labels

@@ -35,8 +35,8 @@ from espalier.engine.chain.forward_backward import backward_batch, forward_batch
 from espalier.engine.chain.logarithms import add_pairs, log_back, make_pair_step
 from espalier.engine.chain.scores import pair_scores
 from espalier.engine.lattice.recursions import log_sum
-from espalier.engine.runtime.inner_loops import pass_four, pass_one, pass_sparse
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.inner_loops import pass_four, pass_one, pass_sparse, put
+from espalier.engine.runtime.jit import apart, kernel
 
 ROOM = 2  # rows of a batch are so many times as wide as those of a gradient: more arrays share the cache
 
@@ -137,7 +137,7 @@ def _back(factors, transposed, p, lo, hi, before, base, n_labels, source, target
             pass_sparse(n_labels, first, last, j_of, i_of, entry, source, r, target, np.int64(before[base + r]))
 
 
-@kernel
+@apart
 def covariance_batch(factors, edges, schedule, b, work, more):
     """Minus the covariances of batch b, from alpha, v and gamma of weight 1, and `mass`, `level` and `inverse`.
 
@@ -296,12 +296,12 @@ def log_covariance(
     for t in range(lo, hi):
         row, p = t - lo, sets.of_position[t]
         if t > lo:
-            current[:] = log_beta[row]
+            put(log_beta[row], current)
             log_back(theta, layout, sets, p, score, row, log_alpha, current, step)
             _ways_in(log_alpha, row - 1, step.matrix[0], terms, ways)
             if with_edges:
                 pair_scores(direction, layout, sets, p, edge)
-            following[:] = mass[row]
+            put(mass[row], following)
             for i in range(n_labels):
                 for y in range(n_labels):
                     pair = step.conditional[i, y] * gamma[row - 1, i]

@@ -20,7 +20,7 @@ from espalier.engine.chain.logarithms import add_pairs
 from espalier.engine.chain.pair_sets import PairSets
 from espalier.engine.chain.scores import padded
 from espalier.engine.runtime import threads
-from espalier.engine.runtime.grouping import ends
+from espalier.engine.runtime.grouping import ends, sort
 from espalier.engine.runtime.inner_loops import add_products, take_run, take_values
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
@@ -95,7 +95,7 @@ def _put_pairs(layout, ptr, member, full, at, code):
                     code[n] = pair
                     n += 1
         if ptr[p + 1] - ptr[p] > 1:
-            code[at[p] : n].sort()
+            sort(code[at[p] : n])
 
 
 class Plan(NamedTuple):

@@ -182,7 +182,9 @@ def _count_nonzero(theta, layout, sets, lo, hi, nonzero):
     scores = np.empty(layout.n_labels**2)
     for p in range(lo, hi):
         pair_scores(theta, layout, sets, p, scores)
-        nonzero[p] = np.count_nonzero(scores)
+        nonzero[p] = 0
+        for k in range(len(scores)):
+            nonzero[p] += scores[k] != 0.0
 
 
 @kernel

@@ -7,6 +7,7 @@ import numpy as np
 from espalier.engine.errors import EspalierError
 from espalier.engine.grammar.rules import Grammar
 from espalier.engine.grammar.strings import Strings
+from espalier.engine.runtime.inner_loops import put
 from espalier.engine.runtime.jit import kernel
 
 TRIES = 100  # for each string that is wanted: a grammar whose trees hardly ever end is refused
@@ -83,11 +84,12 @@ def grow_all(n, seed, tries, start, at, rules, cumulative, left, right, word, be
             return words, brackets, -1
         if used + longest > len(words):
             grown = np.zeros(2 * len(words), np.int32)
-            grown[:used] = words[:used]
+            put(words[:used], grown)
             words = grown
         if kept + longest > len(brackets):
             wider = np.zeros((2 * len(brackets), 2), np.int32)
-            wider[:kept] = brackets[:kept]
+            put(brackets[:kept, 0], wider[:, 0])
+            put(brackets[:kept, 1], wider[:, 1])
             brackets = wider
         state = mixed(mixed(np.uint64(seed) + GOLDEN) + np.uint64(done + dropped) * GOLDEN)
         length, found = grow(state, start, at, rules, cumulative, left, right, word, below, longest, words[used:],

@@ -5,7 +5,6 @@ child. All that is waiting lies in a pairing heap of the node. Heaps and lists s
 """
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,16 +14,14 @@ from espalier.engine.grammar.best import NONE, Climber, TreeRoom, best_rule
 from espalier.engine.grammar.charts import cell
 from espalier.engine.grammar.strings import Strings
 from espalier.engine.runtime import threads, vectors
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.inner_loops import put
+from espalier.engine.runtime.jit import apart, kernel
 
 POOL = 1 << 10
 RULE, MIDDLE, LEFT, RIGHT, CHILD, NEXT = range(6)  # an item: its rule, where the left half ends, ranks of both halves
 PLACE, FOUND, SIZE, HEAP, STATE, BEST, SPLIT = range(7)  # a node: its list in the pool, its heap, its best rule
 FRESH, OPENED, DONE = range(3)
 TO_RIGHT, TO_LEFT = range(2)  # what a node that is asked does next
-
-# Not inlined: they compute nothing whose last bits could depend on it, and compiling them once saves half of the time.
-apart = partial(kernel, forceinline=False)
 
 
 @apart
@@ -114,14 +111,15 @@ def value_of(node, c, a, rank, chart, nodes, pool, scores):
 @apart
 def longer(rows, least):
     grown = np.zeros((max(2 * len(rows), least), rows.shape[1]), rows.dtype)
-    grown[: len(rows)] = rows
+    for i in range(len(rows)):
+        put(rows[i], grown[i])
     return grown
 
 
 @apart
 def longer_line(line, least):
     grown = np.zeros(max(2 * len(line), least), line.dtype)
-    grown[: len(line)] = line
+    put(line, grown)
     return grown
 
 

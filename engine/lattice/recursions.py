@@ -300,7 +300,8 @@ def best_labellings(here, between, which, rows, scores, labels):
     for t in range(length):
         following[:] = -np.inf
         if t == 0:
-            following[:, 0] = here[0]
+            for y in range(n_labels):
+                following[y, 0] = here[0, y]
         else:
             p = which[t]
             for y in range(n_labels):

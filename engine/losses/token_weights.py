@@ -37,6 +37,7 @@ from espalier.engine.losses.label_lists import (
     message,
 )
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.inner_loops import put
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import dot
 from espalier.engine.weights.layout import Layout
@@ -194,7 +195,7 @@ def _by_logarithms(theta, layout, data, jump, sets, everyone, first, last, weigh
     mass[0, labels[first]] = weight * jump[first]
     for t in range(first + 1, last + 1):
         at = t - first
-        current[:] = log_beta[at]
+        put(log_beta[at], current)
         log_back(theta, layout, sets, sets.of_position[t], score, at, reached, current, step)
         join(1.0, mass, 0, step)
         following[:] = 0.0

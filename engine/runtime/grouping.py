@@ -13,6 +13,31 @@ def ends(counts) -> np.ndarray:
 
 
 @kernel
+def sort(values):
+    """Ascending, in place: a heap, which compiles in a fifth of the time that numba's sort takes."""
+    for begin in range(len(values) // 2 - 1, -1, -1):
+        _sink(values, begin, len(values))
+    for end in range(len(values) - 1, 0, -1):
+        values[0], values[end] = values[end], values[0]
+        _sink(values, 0, end)
+
+
+@kernel
+def _sink(values, i, end):
+    """Let element i of a heap sink to its place below larger ones; the heap ends at `end`."""
+    value = values[i]
+    while 2 * i + 1 < end:
+        below = 2 * i + 1
+        if below + 1 < end and values[below + 1] > values[below]:
+            below += 1
+        if not values[below] > value:
+            break
+        values[i] = values[below]
+        i = below
+    values[i] = value
+
+
+@kernel
 def group(keys, n_keys):
     """(ptr, entry): the places of key k in `keys`, ascending, are entry[ptr[k]:ptr[k + 1]]; keys < 0 are left out."""
     ptr = np.zeros(n_keys + 1, np.int64)

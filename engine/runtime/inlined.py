@@ -17,6 +17,22 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.registry import CPUDispatcher
+from numba.core.targetconfig import TargetConfig
+
+
+def _values(config: TargetConfig) -> dict:
+    """What `TargetConfig.values` gives, at once: it is asked for each time that numba looks for an overload."""
+    return _DEFAULTS[type(config)] | config._values
+
+
+class _Defaults(dict):
+    def __missing__(self, kind: type[TargetConfig]) -> dict:
+        self[kind] = {name: option.default for name, option in kind.options.items()}
+        return self[kind]
+
+
+_DEFAULTS = _Defaults()
+TargetConfig.values = _values
 
 
 class _Library(JITCodeLibrary):
@@ -39,6 +55,19 @@ class _Library(JITCodeLibrary):
         library._final_module = library._shared_module = llvm.parse_bitcode(bitcode)
         library._finalized = True
         return library
+
+
+class _WholeLibrary(JITCodeLibrary):
+    """What Python calls, with copies of its own of what it takes in and is not inlined.
+
+    Copies under one name would be one: that of the kernel which was loaded first.
+    """
+
+    def _optimize_final_module(self):
+        for function in self._final_module.functions:
+            if function.linkage == llvm.Linkage.linkonce_odr:
+                function.linkage = llvm.Linkage.internal
+        super()._optimize_final_module()
 
 
 class _Entry:
@@ -80,6 +109,8 @@ class _LowerWhole(typed_passes.NativeLowering):
     _name = "lower_whole"
 
     def run_pass(self, state):
+        state.library = _WholeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
         done = super().run_pass(state)
         for variable in state.library._final_module.global_variables:
             environment = lookup_environment(variable.name)

@@ -51,6 +51,13 @@ def exponentiate(score, top, power, scale, out):
 
 
 @kernel
+def put(values, out):
+    """The first elements of `out` become `values`: numba's own assignment of arrays takes seconds to compile."""
+    for i in range(len(values)):
+        out[i] = values[i]
+
+
+@kernel
 def extremes(values, high, low):
     """(largest, smallest), lane by lane. A NaN may be passed over here; it shows in the sum of the exponentials."""
     n = len(values)

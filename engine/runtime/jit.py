@@ -7,6 +7,7 @@ common kind of processor (`engine.runtime.compile_target`): the same bytes each 
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 # Where Intel's library of vector functions is installed numba would take it: other digits than the C library's.
@@ -34,6 +35,7 @@ OPTIONS = {
     # its own way, under one name; which copy runs then depends on what was loaded first, and the
     # last bits differ between a run that compiles and one that finds its kernels in the cache.
     "forceinline": True,
+    "no_cfunc_wrapper": True,  # nothing here hands a kernel to C
 }
 
 
@@ -63,6 +65,10 @@ def _compiled(function: Callable, others: dict) -> Callable:
     if whole is not function:  # as it is where numba is told to compile nothing
         inlined.give_part(whole)
     return whole
+
+
+# For a long kernel that is called in several places, or by one that is long itself: compiled once, and called.
+apart = partial(kernel, forceinline=False)
 
 
 class _Events(event.Listener):

@@ -17,6 +17,7 @@ import numpy as np
 from espalier.engine.errors import EspalierError
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.cholesky import factorise, substitute
+from espalier.engine.runtime.inner_loops import put
 from espalier.engine.runtime.jit import kernel
 
 PIECES = 8  # of the samples; a sample's result does not depend on the piece that it is in
@@ -132,7 +133,7 @@ def _fit(features, mass, positive, ridge, lo, hi, limit, tolerance, theta, steps
         steps[r] = -1
         for done in range(limit):
             _derivatives(features, seen, ones, at, penalty, gradient, hessian)
-            step[:] = gradient
+            put(gradient, step)
             if not factorise(hessian, 0.0):
                 break
             substitute(hessian, step)
@@ -152,5 +153,5 @@ def _fit(features, mass, positive, ridge, lo, hi, limit, tolerance, theta, steps
                 if lower <= value - 1e-4 * size * decrement + 1e-15 * abs(value):
                     break
                 size *= 0.5
-            at[:] = trial
+            put(trial, at)
             value = lower

@@ -38,6 +38,7 @@ from espalier.engine.optimise.monitor import Result
 from espalier.engine.optimise.penalty import ElasticNet, check_strength
 from espalier.engine.optimise.solvers import minimise
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.inner_loops import put
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import dot
 from espalier.engine.weights.layout import Layout
@@ -343,7 +344,7 @@ def _by_logarithms(theta, layout, data, sets, everyone, first, last, weight, gra
                 new_gamma[y] = initial[0, y]
                 new_mass[y] = _times_log(initial[0, y])
         else:
-            current[:] = log_beta[at]
+            put(log_beta[at], current)
             log_back(theta, layout, sets, p, score, at, reached, current, step)
             for i in range(n):
                 for y in range(n):

@@ -18,6 +18,7 @@ from espalier.engine.data.bags import Bags, check_counts, check_csr, select_bags
 from espalier.engine.errors import EspalierError
 from espalier.engine.parts.sharded_objective import Node, cover, root_of
 from espalier.engine.runtime import threads
+from espalier.engine.runtime.inner_loops import put
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.runtime.vectors import exp, log
 
@@ -79,7 +80,7 @@ def _responsibilities(indptr, indices, counts, log_weights, by_feature, lo, hi, 
     k = len(log_weights)
     for n in range(lo, hi):
         row = posterior[n]
-        row[:] = log_weights
+        put(log_weights, row)
         for i in range(indptr[n], indptr[n + 1]):
             for c in range(k):
                 row[c] += counts[i] * by_feature[indices[i], c]

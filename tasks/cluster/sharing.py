@@ -135,7 +135,7 @@ def write_layout(folder: Path, layout: Layout) -> None:
 
 def read_layout(folder: Path, mapped: bool) -> Layout:
     """Mapped where only a part of it is needed."""
-    fields = {name: np.load(folder / f"{name}.npy", mmap_mode="r" if mapped else None) for name in Layout._fields}
+    fields = {name: np.load(folder / f"{name}.npy", mmap_mode="c" if mapped else None) for name in Layout._fields}
     return Layout(**{name: int(value) if value.ndim == 0 else value for name, value in fields.items()})
 
 

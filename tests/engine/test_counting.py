@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from espalier.engine.runtime.grouping import carrying_columns, combine, ends, first_places, group, sort_by
+from espalier.engine.runtime.grouping import carrying_columns, combine, ends, first_places, group, sort, sort_by
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=100)
 KEYS = st.lists(st.integers(-1, 5), max_size=30).map(lambda keys: np.array(keys, np.int32))
@@ -19,6 +19,15 @@ def test_group_lists_the_places_of_each_key(keys):
     ptr, entry = group(keys, 6)
     found = [entry[a:b].tolist() for a, b in zip(ptr, ptr[1:], strict=False)]
     assert found == [[i for i, key in enumerate(keys) if key == k] for k in range(6)]
+
+
+@EXAMPLES
+@given(st.lists(st.integers(-5, 5), max_size=40), st.sampled_from([np.int32, np.float64]))
+@pytest.mark.nojit
+def test_sort_is_in_place(values, dtype):
+    array = np.array([9, *values, -9], dtype)
+    sort(array[1:-1])
+    assert array.tolist() == [9, *sorted(values), -9]
 
 
 @EXAMPLES

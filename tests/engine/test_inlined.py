@@ -10,6 +10,44 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
 
+# Kernels that are called and not taken in, by two others whose calls differ in what the compiler knows.
+CALLED = """
+import sys
+import numpy as np
+from espalier.engine.runtime.jit import apart, kernel
+
+
+@apart
+def total(values, other):
+    found = 0.0
+    for i in range(len(values)):
+        x, y = values[i] + 1.0, other[i] + 1.0
+        found += x * y + np.log(x) * np.exp(-y) + np.log(y) * np.exp(-x) + np.sin(x) * np.cos(y) + np.sin(y) * np.cos(x)
+    for i in range(len(values)):
+        x, y = values[i] + 2.0, other[i] + 3.0
+        found += x * y + np.log(x) * np.exp(-y) + np.log(y) * np.exp(-x) + np.sin(x) * np.cos(y) + np.sin(y) * np.cos(x)
+    return found
+
+
+@kernel
+def squares(values):
+    return total(values, values) + total(values[1:], values[1:])
+
+
+@kernel
+def neighbours(values):
+    return total(values, np.ones(1003)) + total(values[1:], values)
+
+
+values = np.random.default_rng(0).random(1003)
+kernels = {"squares": squares, "neighbours": neighbours}
+for name in sys.argv[1:]:
+    print(name, float(kernels[name](values)).hex())
+for name in sys.argv[1:] if not sum(kernels[sys.argv[1]].stats.cache_hits.values()) else ():
+    ((compiled,),) = [kernels[name].overloads.values()]
+    print([f.linkage.name for f in compiled.library._final_module.functions if "total" in f.name])
+"""
+
 KERNELS = """
 import sys
 import numpy as np
@@ -51,9 +89,9 @@ print("from the cache", sum(sum(kernel.stats.cache_hits.values()) for kernel in 
 """
 
 
-def run(folder, *order, before=""):
+def run(folder, *order, before="", kernels=KERNELS):
     path = folder / "kernels.py"
-    path.write_text(before + KERNELS)
+    path.write_text(before + kernels)
     env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, str(path), *order], env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -100,3 +138,11 @@ def test_with_another_numba_kernels_are_compiled_as_it_does_by_itself(alone, tmp
     assert said[-2:] == ["compiled ['halved', 'shares', 'total']", "from the cache 0"]
     value = [float.fromhex(lines[-4].split()[1]) for lines in (said, alone[0])]
     assert value[0] == pytest.approx(value[1], rel=1e-12)
+
+
+def test_what_is_called_is_a_copy_of_each_that_calls_it(tmp_path):
+    """Of copies under one name the first that was loaded would run, whoever calls: other last bits in another order."""
+    compiled = run(tmp_path, "squares", "neighbours", kernels=CALLED)
+    assert compiled[2:] == ["['internal']"] * 2
+    for order in (("squares",), ("neighbours", "squares")):
+        assert set(run(tmp_path, *order, kernels=CALLED)) <= set(compiled[:2])

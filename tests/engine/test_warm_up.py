@@ -74,6 +74,18 @@ def test_a_recipe_that_fails_says_why():
     assert list(failed) == ["no such recipe"] and "KeyError" in failed["no such recipe"]
 
 
+@compiled
+def test_a_process_runs_one_recipe_after_the_other(monkeypatch):
+    started, start = [], subprocess.Popen
+    monkeypatch.setattr(threads, "_budget", 1)
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *given, **more: started.append(start(*given, **more)) or started[-1]
+    )
+    recipes = QUICK | {"no such recipe": 1, "gathered": 1, "smooth descent": 1}
+    assert list(warm_up.compile_all(recipes)) == ["no such recipe"]
+    assert len(started) == 2 and all(process.returncode is not None for process in started)
+
+
 def test_an_interpreter_that_does_not_start_is_no_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", str(ROOT / "no" / "python"))
     assert "no/python" in warm_up.compile_all(QUICK)["texts"]

@@ -167,6 +167,15 @@ def as_worker():
     threads.set_threads(None)
 
 
+def test_a_layout_that_is_mapped_is_of_the_type_that_kernels_are_compiled_for(project, tmp_path):
+    """Kernels would be compiled once more for arrays that are read-only; what a worker wrote would be its own."""
+    folder = Path(job_of(Data(project), tmp_path))
+    mapped, whole = (sharing.read_layout(folder, mapped) for mapped in (True, False))
+    assert {field.flags.writeable for field in mapped if isinstance(field, np.ndarray)} == {True}
+    mapped.unigram_code[:] = 0
+    np.testing.assert_array_equal(sharing.read_layout(folder, True).unigram_code, whole.unigram_code)
+
+
 def test_a_worker_sums_what_the_part_does(project, tmp_path, as_worker):
     data = Data(project)
     folder, theta = job_of(data, tmp_path), data.thetas[0]

@@ -20,7 +20,8 @@ from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet, soft_threshold
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.record import first_state, record
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.inner_loops import put
+from espalier.engine.runtime.jit import apart, kernel
 
 LARGEST = 2.0**30  # of the factor on the second derivative
 FLOOR = 1e-10  # of a second derivative, so that a certain prediction divides by something
@@ -126,7 +127,7 @@ def _sweep(
     return moved
 
 
-@kernel
+@apart
 def _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x):
     """Change of sum w log Z over the sequences that contain x, from the log Z that `_derivatives` left."""
     change, last = 0.0, -1
@@ -141,7 +142,7 @@ def _change(theta, layout, data, sets, positions, sequence_of, room, log_z, x):
     return change
 
 
-@kernel
+@apart
 def _derivatives(theta, layout, data, sets, positions, sequence_of, room, log_z, family, x, previous, label):
     """Sums of w r p and w r^2 p (1 - p) over the positions where x has the amount r, p the feature's probability.
 
@@ -193,7 +194,8 @@ def _variance(theta, layout, data, sets, positions, sequence_of, room, log_z, fa
             if i < end and positions.position[i] == t:
                 amount = positions.amount[i]
                 i += 1
-            old_mean[:], old_square[:] = mean, square
+            put(mean, old_mean)
+            put(square, old_square)
             mean[:], square[:] = 0.0, 0.0
             for y in range(n_labels):
                 if t == lo:

@@ -24,6 +24,7 @@ from espalier.engine.optimise.penalty import ElasticNet, soft_threshold
 from espalier.engine.optimise.solver_state import SolverState
 from espalier.engine.optimise.solvers.joint_steps import JointSteps
 from espalier.engine.optimise.solvers.record import first_state, record
+from espalier.engine.runtime.grouping import sort
 from espalier.engine.runtime.jit import kernel
 from espalier.engine.weights.layout import Layout
 
@@ -98,7 +99,7 @@ def _sweep(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, curvat
     moved = False
     for x in with_live_weights(blocks.layout, live, blocks.occurrences):
         if blocks.shared[x]:
-            moved |= _visit_large(blocks, x, live, penalty, factor, curvature, full)
+            moved |= visit_large(blocks, x, live, penalty, factor, curvature, full)
         elif not blocks.occurrences[x]:
             moved |= _forget(blocks, x, penalty)
     return moved | blocks.sweep_the_rest(live, penalty, factor, curvature, full)
@@ -111,7 +112,7 @@ def sweep_here(blocks: Blocks, live: np.ndarray, penalty: ElasticNet, factor, cu
     pieces = np.diff(index.piece_ptr)[chosen]
     moved = False
     for x in chosen[pieces > 1]:
-        moved |= _visit_large(blocks, x, live, penalty, factor, curvature, full)
+        moved |= visit_large(blocks, x, live, penalty, factor, curvature, full)
     for x in chosen[pieces == 0]:
         moved |= _forget(blocks, x, penalty)
     small = chosen[pieces == 1]
@@ -130,7 +131,7 @@ def _forget(blocks: Blocks, x: int, penalty: ElasticNet) -> bool:
     return held
 
 
-def _visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature, full: int) -> bool:
+def visit_large(blocks: Blocks, x: int, live, penalty: ElasticNet, factor, curvature, full: int) -> bool:
     """Visit a block of several pieces, in Python, which hands them to the pool of threads or to the parts with them.
 
     `_visit_small` is the kernel for the others.
@@ -222,7 +223,8 @@ def _visit_small(
             ):
                 changed = stale = True
             else:
-                theta[slot] = base
+                for k in range(len(slot)):
+                    theta[slot[k]] = base[k]
                 leave, changed = True, stale
         for k in range(len(slot)):
             curvature[slot[k]] = second[at[k]]
@@ -344,7 +346,8 @@ def balance(theta, ptr, x, n_labels, rho1, rho2):
     lo, hi = ptr[x], ptr[x + 1]
     if hi - lo < n_labels or rho1 + rho2 == 0.0:
         return False
-    values = np.sort(theta[lo:hi])
+    values = theta[lo:hi].copy()
+    sort(values)
     c = _balancing(values, rho1, rho2)
     if not _penalty(values, c, rho1, rho2) < _penalty(values, 0.0, rho1, rho2):
         return False
