@@ -26,6 +26,7 @@ from espalier.tasks.template import Labels, features, grow_vocabulary
 from espalier.tasks.templating.expansion import encode, parse, resolve
 
 SCHEME = "iob2"
+TOLERANCE = 1e-3  # how much the last third of the iterations lowers the objective at the end
 LONGEST, PIECE = 1_000, 36  # a sentence with more tokens is cut into pieces of about so many, as the source does
 
 
@@ -63,7 +64,12 @@ def prepared(tokens: pl.DataFrame) -> pl.DataFrame:
 def entities_of(patterns: str, limit: int | None, train: Path, dev: Path, test: Path) -> Entities:
     """The three files by some templates that come along; the last ones are kept, for cells that follow each other."""
     files = (train, dev, test)
-    return _entities(patterns, limit, files, tuple((p.stat().st_mtime_ns, p.stat().st_size) for p in files))
+    return _entities(patterns, limit, files, stamps(files))
+
+
+def stamps(files: tuple[Path, ...]) -> tuple:
+    """What tells files apart from others that had their names before."""
+    return tuple((path.stat().st_mtime_ns, path.stat().st_size) for path in files)
 
 
 @lru_cache(maxsize=1)
@@ -95,6 +101,35 @@ def scores(data: Entities, model: Labeller, decoder: str) -> dict:
     return found
 
 
+class Optimum(NamedTuple):
+    """Where a path begins."""
+
+    theta: np.ndarray
+    objective: float
+    iterations: int
+    stop_reason: str
+    seconds: float
+
+
+def _problem(patterns: str, scheme: bool, limit: int | None, files: tuple[Path, ...]):
+    """The data, the weights and the transitions that are possible."""
+    data = entities_of(patterns, limit, *files)
+    layout = make_layout("seen", data.train, len(data.labels), observation_kinds(data.observations))
+    return data, layout, transitions_of(data.labels, SCHEME) if scheme else None
+
+
+@lru_cache(maxsize=1)
+def log_optimum(
+    patterns: str, rho2: float, scheme: bool, iterations: int, limit: int | None, files: tuple[Path, ...], stamps: tuple
+) -> Optimum:
+    """The log loss at one penalty; the last one is kept, since the paths of all losses begin there."""
+    begin = time.perf_counter()
+    data, layout, transitions = _problem(patterns, scheme, limit, files)
+    objective = objective_of("crf", data.train, layout, transitions=transitions)
+    found = minimise("lbfgs", objective, ElasticNet(0.0, rho2), None, iterations, TOLERANCE)
+    return Optimum(found.theta, found.objective, found.iterations, found.stop_reason, time.perf_counter() - begin)
+
+
 def path(
     patterns: str, loss: str, size: float, pi: float, penalties: list[float], scheme: bool, iterations: int,
     limit: int | None, train: Path, dev: Path, test: Path,
@@ -104,18 +139,17 @@ def path(
     Other losses than the log loss begin at that one, with the penalty that is as large beside it: the marginal loss is
     not convex, and the exponential one gets sooner to its minimum. `size` is how large the loss is beside the log loss.
     """
-    data = entities_of(patterns, limit, train, dev, test)
-    layout = make_layout("seen", data.train, len(data.labels), observation_kinds(data.observations))
-    transitions = transitions_of(data.labels, SCHEME) if scheme else None
+    files = train, dev, test
+    data, layout, transitions = _problem(patterns, scheme, limit, files)
     objective = objective_of("crf", data.train, layout, "auto", loss, pi, transitions)
-    theta, rows = None, []
-    if loss != LOG:
-        log_loss, penalty = objective_of("crf", data.train, layout, transitions=transitions), penalties[0] / size
-        theta = minimise("lbfgs", log_loss, ElasticNet(0.0, penalty), None, iterations, 1e-3).theta
+    alike = penalties[0] if loss == LOG else float(f"{penalties[0] / size:.2g}")  # penalties are rounded
+    begun, rows = log_optimum(patterns, alike, scheme, iterations, limit, files, stamps(files)), []
+    theta = begun.theta
     for rho2 in penalties:
         begin = time.perf_counter()
-        found = minimise("lbfgs", objective, ElasticNet(0.0, rho2), theta, iterations, 1e-3)
-        theta, seconds = found.theta, time.perf_counter() - begin
+        known = begun if loss == LOG and not rows else None
+        found = known or minimise("lbfgs", objective, ElasticNet(0.0, rho2), theta, iterations, TOLERANCE)
+        theta, seconds = found.theta, known.seconds if known else time.perf_counter() - begin
         model = CrfLabeller(data.labels, [], data.observations, layout, theta, {"scheme": SCHEME})
         judged = {name: scores(data, model, name) for name in ("viterbi", "posterior")}
         rows.append({"rho2": rho2, "objective": float(found.objective), "iterations": found.iterations,

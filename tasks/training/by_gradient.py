@@ -85,38 +85,23 @@ def refuse_cluster(options: Options) -> None:
     )
 
 
-def check_scheme(options: Options) -> None:
-    """Refuse what cannot train with transitions that are impossible."""
-    if options.scheme is None:
-        return
-    if not SOLVERS[options.solver].fits(OFFERED):
-        names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
-        raise EspalierError(
-            f"crf.solver is {options.solver}, which moves weights by sequences or blocks, and crf.scheme = "
-            f"{options.scheme} has fixed ones among them: choose one of {names}, or set crf.scheme to null"
-        )
-    if options.cluster:
-        raise EspalierError(
-            f"crf.scheme is {options.scheme}, which needs all sequences in one process, and compute.cluster is "
-            f"{options.cluster}: set compute.cluster to null, or crf.scheme to null"
-        )
-
-
-def check_loss(options: Options) -> None:
-    """Refuse what a loss other than the log loss cannot be trained with."""
-    if options.loss == LOG:
-        return
-    if not SOLVERS[options.solver].fits(OFFERED):
-        names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
-        raise EspalierError(
-            f"crf.solver is {options.solver}, which needs more of a loss than the gradient that crf.loss = "
-            f"{options.loss} has: choose one of {names}, or set crf.loss to {LOG}"
-        )
-    if options.cluster:
-        raise EspalierError(
-            f"crf.loss is {options.loss}, which needs all sequences in one process, and compute.cluster is "
-            f"{options.cluster}: set compute.cluster to null, or crf.loss to {LOG}"
-        )
+def check_loss_and_scheme(options: Options) -> None:
+    """Refuse what another loss than the log loss, or transitions that are impossible, cannot be trained with."""
+    for name, said, usual in (("crf.loss", options.loss, LOG), ("crf.scheme", options.scheme, None)):
+        if said == usual:
+            continue
+        instead = f"{name} to {usual or 'null'}"
+        if not SOLVERS[options.solver].fits(OFFERED):
+            names = fitting_names(OFFERED, options.rho1 == AUTO or options.rho1 > 0)
+            raise EspalierError(
+                f"crf.solver is {options.solver}, which moves weights by sequences or blocks, and with {name} = {said} "
+                f"training has a gradient alone: choose one of {names}, or set {instead}"
+            )
+        if options.cluster:
+            raise EspalierError(
+                f"{name} is {said}, which needs all sequences in one process, and compute.cluster is "
+                f"{options.cluster}: set compute.cluster to null, or {instead}"
+            )
 
 
 @contextmanager
@@ -229,8 +214,7 @@ def settled(job: Job) -> tuple[Options, Labeller | None]:
     options = replace(asked, initial=initial, solver=fitting(asked.solver))
     if options.rho1 == AUTO and (start := asked.initial or asked.start_from):
         job.progress.say(f"{job.family}.rho1 is auto: the path begins with an empty model, not with {start}")
-    check_loss(options)
-    check_scheme(options)
+    check_loss_and_scheme(options)
     if options.loss != LOG:
         job.progress.say(f"crf.loss is {options.loss}: {LOSSES[options.loss].advice}")
     if options.cluster and not by_parts(options.solver):

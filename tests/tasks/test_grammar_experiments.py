@@ -1,15 +1,14 @@
 """Grammars learned from palindromes, tags, triangles: measures against the truth, every cell in short, the pages."""
 
 import gzip
-import json
 
 import numpy as np
 import pytest
+from experiment_pages import shown
 
 from espalier.engine.grammar.rules import full_grammar
 from espalier.engine.grammar.strings import make_strings
 from espalier.tasks.experiments import Settings, experiment, palindromes, stepwise_report, triangles, wsj_pcfg
-from espalier.tasks.experiments.writing import html, markdown
 
 
 def test_the_truth_generates_palindromes_and_does_not_differ_from_itself():
@@ -34,22 +33,10 @@ def written(path):
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
 
 
-def run(name, folder):
-    settings = Settings(True, folder)
-    written(folder / "treebank-sample/brackets-pos.txt.gz")
-    chosen = experiment(name)
-    results = {}
-    for cell in chosen.cells(settings):
-        results[cell.key] = json.loads(json.dumps(cell.function(**cell.arguments, **cell.files)))
-    report = chosen.report(results, settings)
-    page, text = html(report, settings), markdown(report, settings)
-    assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
-    return results, report
-
-
 @pytest.mark.parametrize("name", ["stepwise", "palindromes", "wsj-pcfg", "triangles"])
 def test_every_cell_runs_and_the_page_shows_it(name, tmp_path):
-    results, report = run(name, tmp_path)
+    written(tmp_path / "treebank-sample/brackets-pos.txt.gz")
+    results, report = shown(name, tmp_path)
     assert len(report.comparisons) >= min(4, len(results))
 
 

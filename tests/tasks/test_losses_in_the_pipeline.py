@@ -130,8 +130,8 @@ def test_what_cannot_train_is_refused_in_words(project, loss):
         with pytest.raises(EspalierError) as refused:
             result_of(project, params_of(loss, solver=solver))
         assert str(refused.value) == (
-            f"crf.solver is {solver}, which needs more of a loss than the gradient that crf.loss = {loss} has: "
-            "choose one of owlqn, pqn, hybrid, or set crf.loss to log"
+            f"crf.solver is {solver}, which moves weights by sequences or blocks, and with crf.loss = {loss} training "
+            "has a gradient alone: choose one of owlqn, pqn, hybrid, or set crf.loss to log"
         )
     with pytest.raises(EspalierError, match=f"crf.loss is {loss}, which needs all sequences in one process, and "
                                             "compute.cluster is local:2: set compute.cluster to null"):  # fmt: skip

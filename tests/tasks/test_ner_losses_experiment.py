@@ -1,15 +1,14 @@
 """The experiment `ner-losses`, on a small made-up corpus: the data as said, every cell, the page."""
 
 import gzip
-import json
 
 import numpy as np
 import polars as pl
 import pytest
+from experiment_pages import shown
 
 from espalier.tasks.experiments import Settings, experiment, ner_losses
 from espalier.tasks.experiments import ner_losses_report as report
-from espalier.tasks.experiments.writing import html, markdown
 
 NAME = "ner-losses"
 
@@ -47,16 +46,11 @@ def test_sentences_of_one_token_go_and_the_longest_is_cut_between_names():
 
 
 def test_every_cell_runs_and_the_page_shows_it(folder):
-    settings, chosen = Settings(True, folder), experiment(NAME)
-    results = {cell.key: json.loads(json.dumps(cell.function(**cell.arguments, **cell.files)))
-               for cell in chosen.cells(settings)}  # fmt: skip
-    made = chosen.report(results, settings)
+    _, made = shown(NAME, folder)
     said = {item.what: item for item in made.comparisons}
     assert said["F1, a window of three (S3), log loss"].source == "74.83"
     assert float(said["F1, a window of three (S3), log loss"].ours) > 30
     assert said["F1, words (S1), sequence AdaBoost"].ours == "no family of ours yet"
-    page, text = html(made, settings), markdown(made, settings)
-    assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
 
 
 def test_development_data_choose():
@@ -67,37 +61,27 @@ def test_development_data_choose():
 def test_full_cells_are_of_all_data_and_penalties_fit_the_loss(folder):
     cells = experiment(NAME).cells(Settings(False, folder))
     assert len({cell.key for cell in cells}) == len(cells) == 11
-    assert all(cell.arguments["limit"] is None and len(cell.arguments["penalties"]) == 5 for cell in cells)
-    assert report.penalties("log", Settings()) == [1.0, 0.316, 0.1, 0.0316, 0.01]
+    assert all(cell.arguments["limit"] is None and len(cell.arguments["penalties"]) == 3 for cell in cells)
+    assert report.penalties("log", Settings()) == [1.0, 0.316, 0.1]
 
 
 def test_abstention(folder):
-    settings, chosen = Settings(True, folder), experiment("abstention")
-    results = {cell.key: json.loads(json.dumps(cell.function(**cell.arguments, **cell.files)))
-               for cell in chosen.cells(settings)}  # fmt: skip
-    made = chosen.report(results, settings)
+    _, made = shown("abstention", folder)
     said = {item.what: item for item in made.comparisons}
     assert said["tokens left out"].source.startswith("14.93%")
     assert said["entities, at least 0% sure"].ours.startswith("precision ")
-    page, text = html(made, settings), markdown(made, settings)
-    assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
 
 
 def test_boosting_round_by_round(folder):
     """Every cell of `boosting-rounds` on the same corpus, and its page."""
     from espalier.tasks.experiments import boosting_rounds_report
 
-    settings, chosen = Settings(True, folder), experiment("boosting-rounds")
-    results = {cell.key: json.loads(json.dumps(cell.function(**cell.arguments, **cell.files)))
-               for cell in chosen.cells(settings)}  # fmt: skip
-    made = chosen.report(results, settings)
+    results, made = shown("boosting-rounds", folder)
     said = {item.what: item for item in made.comparisons}
     assert said["I-ORG → I-ORG in 100 rounds, loose"].source == "30"
     assert said["F1, a window of three (S3)"].source == "73.88"
     assert float(said["F1, a window of three (S3)"].ours) > 30
     (falls,) = [check for check in made.checks if check.text == "Each exact round lowers the odds"]
     assert falls.holds
-    page, text = html(made, settings), markdown(made, settings)
-    assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
     rounds = results["first-loose"]["rounds"]
     assert boosting_rounds_report.most(rounds) == max(boosting_rounds_report.chosen(rounds).values())

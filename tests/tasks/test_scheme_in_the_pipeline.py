@@ -54,8 +54,8 @@ def test_stages(folder):
 
 def test_what_cannot_train_so_is_refused(folder):
     assert refusal(folder, solver="sbcd").startswith(
-        "crf.solver is sbcd, which moves weights by sequences or blocks, and crf.scheme = auto has fixed ones among "
-        "them: choose one of "
+        "crf.solver is sbcd, which moves weights by sequences or blocks, and with crf.scheme = auto training has a "
+        "gradient alone: choose one of "
     )
     said = refusal(folder, cluster="local:2")
     assert said.startswith("crf.scheme is auto, which needs all sequences in one process")

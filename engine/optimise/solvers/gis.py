@@ -21,12 +21,9 @@ import math
 
 import numpy as np
 
-from espalier.engine.chain.pair_sets import check_labels
 from espalier.engine.optimise.monitor import Monitor, Result
 from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_state import SolverState
-from espalier.engine.optimise.solvers.iis import largest_counts, refuse_negative, updated
-from espalier.engine.optimise.solvers.record import record
+from espalier.engine.optimise.solvers.iis import check_data, largest_counts, scaled, updated
 from espalier.engine.runtime.vectors import dot
 
 RESOLVED = 1e-9  # share of C below which E[s], a difference of two sums, may be rounding: then lambda_s stays
@@ -34,37 +31,26 @@ SHORTEST = -50.0  # C delta_s where s was never observed: its best weight is min
 
 
 def gis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    check_labels(objective.dataset.labels, objective.layout)
-    refuse_negative(objective.dataset)
-    constant = constant_of(objective)
+    check_data(objective)
+    constant, observed = constant_of(objective), objective.observed
     total = constant * float(np.sum(objective.dataset.weights))
-    earlier = monitor.earlier(len(theta))
-    theta = theta if earlier is None else earlier.theta
-    loss, expected, gradient = _expectations(objective, theta)
-    if earlier is None:
-        iteration, reason = 0, monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
-    else:
-        iteration, reason = earlier.iteration, earlier.reason
-    while reason is None:
-        before, theta = theta, updated(np.array([constant]), expected[None], objective.observed, penalty, theta)
+
+    def step(theta, expected):
+        theta = updated(np.array([constant]), expected[None], observed, penalty, theta)
         if not penalty.rho2:
-            counts = correction(total, objective.observed), correction(total, expected)
+            counts = correction(total, observed), correction(total, expected)
             theta -= correction_step(*counts, constant, total)
-        loss, expected, gradient = _expectations(objective, theta)
-        iteration += 1
-        reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, iteration + 1), theta)
-        if reason is None and np.array_equal(before, theta):
-            reason = "line_search"
-        monitor.keep(SolverState(theta, loss, gradient, iteration, iteration + 1, reason))
-    return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
+        return theta
+
+    return scaled(objective, penalty, theta, monitor, lambda theta: _expectations(objective, theta), step)
 
 
 def _expectations(objective, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """The loss, the expected counts and the gradient."""
+    """The loss, its gradient and the expected counts."""
     expected, log_z = objective.expectations(theta)
     loss = dot(objective.dataset.weights, log_z) - dot(theta, objective.observed)
     with np.errstate(invalid="ignore"):  # infinite weights of sequences show in the objective, which is refused
-        return loss, expected, expected - objective.observed
+        return loss, expected - objective.observed, expected
 
 
 def constant_of(objective) -> float:

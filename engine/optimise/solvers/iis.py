@@ -35,27 +35,47 @@ CLOSE = 1e-14  # relative; a step below it changes nothing
 
 
 def iis(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor) -> Result:
-    check_labels(objective.dataset.labels, objective.layout)
-    refuse_negative(objective.dataset)
+    check_data(objective)
     totals, members = _classes(largest_counts(objective))
     rooms = [make_buffers(objective.dataset, objective.layout, objective.sets) for _ in members]
     expected = np.empty((len(totals), objective.size))
+
+    def evaluate(theta):
+        return *_value_and_gradient(objective, members, rooms, theta, expected), expected
+
+    def step(theta, expected):
+        return updated(totals, expected, objective.observed, penalty, theta)
+
+    return scaled(objective, penalty, theta, monitor, evaluate, step)
+
+
+def scaled(objective, penalty: ElasticNet, theta: np.ndarray, monitor: Monitor, evaluate, step) -> Result:
+    """Steps until the monitor, or a step that changes nothing, ends it: theta = step(theta, expected counts).
+
+    `evaluate(theta)` gives the loss, its gradient and the expected counts.
+    """
     earlier = monitor.earlier(len(theta))
     theta = theta if earlier is None else earlier.theta
-    loss, gradient = _value_and_gradient(objective, members, rooms, theta, expected)
+    loss, gradient, expected = evaluate(theta)
     if earlier is None:
         iteration, reason = 0, monitor.check(record(objective, penalty, theta, loss, gradient, 0, 1), theta)
     else:
         iteration, reason = earlier.iteration, earlier.reason
     while reason is None:
-        before, theta = theta, updated(totals, expected, objective.observed, penalty, theta)
-        loss, gradient = _value_and_gradient(objective, members, rooms, theta, expected)
+        before, theta = theta, step(theta, expected)
+        loss, gradient, expected = evaluate(theta)
         iteration += 1
         reason = monitor.check(record(objective, penalty, theta, loss, gradient, iteration, iteration + 1), theta)
         if reason is None and np.array_equal(before, theta):
             reason = "line_search"
         monitor.keep(SolverState(theta, loss, gradient, iteration, iteration + 1, reason))
     return Result(theta, loss + penalty.value(theta), reason, iteration, iteration + 1, monitor.history)
+
+
+def check_data(objective) -> None:
+    """Refuse sequences without labels, and features below zero."""
+    check_labels(objective.dataset.labels, objective.layout)
+    refuse_negative(objective.dataset)
 
 
 def refuse_negative(dataset: Dataset) -> None:
