@@ -252,7 +252,8 @@ class CRF(Conventions):
         boosting: what is right or wrong. `positions`: each by itself, without weights for pairs of labels.
         `neighbours`: each given the right label before it.
     rounds : int
-        boosting: weights that move, one after the other, at most. A sequence of T tokens counts `pi` to the power of T.
+        boosting: weights that move, one after the other, at most. A sequence of T tokens counts `pi` to the power of T:
+        below 1, say 0.8, long ones do not decide all.
     epsilon : float
         boosting: more of it, shorter steps.
 
@@ -308,7 +309,7 @@ class CRF(Conventions):
         pick: str = "random", C: float = 1.0, slack: str = "sequence", margin: str = "one", gap: float = 0.01,
         update: str = "perceptron", lead: str = "none", c: float = 1.0, gamma: float = 1.0,
         epochs: int = 20, average: bool = True, bound: str = "exact", examples: str = "sequences",
-        rounds: int = 1000, epsilon: float = 0.001,
+        rounds: int = 1000, epsilon: float = 1e-5,
     ):  # fmt: skip
         self.templates, self.solver, self.rho1, self.rho2 = templates, solver, rho1, rho2
         self.pairs, self.start, self.max_iterations, self.tolerance = pairs, start, max_iterations, tolerance

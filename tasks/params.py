@@ -325,11 +325,11 @@ class Boosting:
         "as many rounds as train.patience says", "int", least=1,
     )  # fmt: skip
     pi: float = option(
-        0.9, "a sequence of T tokens counts pi^T: below 1 the odds against long ones, which grow as fast, do not "
+        0.8, "a sequence of T tokens counts pi^T: below 1 the odds against long ones, which grow as fast, do not "
         "decide all", "number", least=1e-6, most=1,
     )  # fmt: skip
     epsilon: float = option(
-        0.001, "more of it, shorter steps: what a weight that is always right, or always wrong, is taken to be in "
+        1e-5, "more of it, shorter steps: what a weight that is always right, or always wrong, is taken to be in "
         "error by", "number", least=1e-12,
     )  # fmt: skip
     scheme: str | None = option(

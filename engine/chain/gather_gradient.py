@@ -9,6 +9,7 @@ from espalier.engine.chain.pair_sets import Amounts, Inverse, PairSets, invert, 
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.runtime import threads
 from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime.prefetch import AHEAD, ask_for
 from espalier.engine.runtime.threads import PIECES, balanced
 from espalier.engine.weights.layout import Layout
 
@@ -30,8 +31,9 @@ class Gathering(NamedTuple):
 def make_gathering(dataset: Dataset, layout: Layout, composites: Composites) -> Gathering:
     n_observations, n_rows = layout.n_observations, len(composites.ptr) - 1
     positions = _rows_of(np.ascontiguousarray(dataset.observations[:, composites.columns]), n_observations)
-    first = _rows_of(dataset.observations[dataset.offsets[:-1]], n_observations)
-    first = first._replace(entry=dataset.offsets[:-1][first.entry].astype(np.int32))
+    starts = dataset.offsets[:-1] if layout.start_ptr[-1] > layout.start_ptr[0] else dataset.offsets[:0]
+    first = _rows_of(dataset.observations[starts], n_observations)
+    first = first._replace(entry=starts[first.entry].astype(np.int32))
     owner = np.repeat(np.arange(n_rows, dtype=np.int32), np.diff(composites.ptr))
     combinations = invert(composites.member, n_observations)
     combinations = combinations._replace(entry=owner[combinations.entry])
@@ -55,6 +57,12 @@ def gather(
     layout: Layout, sets: PairSets, factors, positions_of_set: Inverse, where: Gathering, alpha, v, gamma, expected,
 ) -> None:  # fmt: skip
     """Add all expectations to `expected` [size], from the posteriors of all positions."""
+    gather_positions(layout, where, gamma, expected)
+    gather_also(layout, sets, factors, positions_of_set, alpha, v, expected)
+
+
+def gather_positions(layout: Layout, where: Gathering, gamma: np.ndarray, expected: np.ndarray) -> None:
+    """Add the expectations of single labels and of first ones, sums of gamma."""
     n_labels, nothing = layout.n_labels, Inverse(np.zeros(layout.n_observations + 1, np.int64), np.empty(0, np.int32))
     shared = np.empty((len(where.positions_of_combination.ptr) - 1, gamma.shape[1]))
     threads.run(lambda run: sum_rows(*where.positions_of_combination, gamma, *run, shared), where.combination_runs)
@@ -72,7 +80,6 @@ def gather(
                                 shared, *run, expected),
         threads.ranges(layout.n_observations, PIECES) if len(layout.start_code) or np.ptp(layout.start_ptr) else [],
     )  # fmt: skip
-    gather_also(layout, sets, factors, positions_of_set, alpha, v, expected)
 
 
 def gather_also(layout: Layout, sets: PairSets, factors, positions_of_set: Inverse, alpha, v, expected) -> None:
@@ -86,11 +93,12 @@ def gather_also(layout: Layout, sets: PairSets, factors, positions_of_set: Inver
 @kernel
 def sum_rows(ptr, entry, rows, lo, hi, out):
     """out[c] = sum of the rows of its entries, for c in [lo, hi)."""
-    width = out.shape[1]
+    width, last = out.shape[1], ptr[hi] - 1
     for c in range(lo, hi):
         for y in range(width):
             out[c, y] = 0.0
         for i in range(ptr[c], ptr[c + 1]):
+            ask_for(rows, np.int64(entry[min(i + AHEAD, last)]) * width, width)
             t = entry[i]
             for y in range(width):
                 out[c, y] += rows[t, y]
@@ -103,7 +111,7 @@ def gather_runs(run_ptr, code, n_labels, at, rows, at_shared, shared, lo, hi, gr
     `at` lists the positions of each observation in columns of its own, `at_shared` its combinations.
     """
     at_ptr, at_entry, shared_ptr, shared_entry = at.ptr, at.entry, at_shared.ptr, at_shared.entry
-    total, base = np.empty(n_labels), run_ptr[0]
+    total, base, width, last = np.empty(n_labels), run_ptr[0], rows.shape[1], at_ptr[hi] - 1
     for x in range(lo, hi):
         begin, end = run_ptr[x], run_ptr[x + 1]
         if begin == end:
@@ -111,6 +119,7 @@ def gather_runs(run_ptr, code, n_labels, at, rows, at_shared, shared, lo, hi, gr
         for y in range(n_labels):
             total[y] = 0.0
         for i in range(at_ptr[x], at_ptr[x + 1]):
+            ask_for(rows, np.int64(at_entry[min(i + AHEAD, last)]) * width, width)
             t = at_entry[i]
             for y in range(n_labels):
                 total[y] += rows[t, y]

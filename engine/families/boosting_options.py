@@ -20,5 +20,5 @@ class BoostingOptions(NamedTuple):
     bound: str = "exact"
     examples: str = "sequences"
     rounds: int = 1000
-    pi: float = 0.9
-    epsilon: float = 1e-3
+    pi: float = 0.8
+    epsilon: float = 1e-5

@@ -10,15 +10,18 @@ each label before.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from espalier.engine.chain.chain_lattice import lattice_blocks
+from espalier.engine.chain.local_rows import LocalRows, distinct_rows, expectations, log_sums, summed
+from espalier.engine.chain.scores import Factors, padded
 from espalier.engine.data.dataset import Dataset, make_dataset, refuse_unlabelled
 from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.local import normalise_locally
-from espalier.engine.losses.chain_objective import ChainObjective, active_weights
+from espalier.engine.losses.chain_objective import ChainObjective, Extent, active_weights
 from espalier.engine.runtime.grouping import carrying_columns
 from espalier.engine.weights.layout import BIGRAM, NO_CODE, Layout
 
@@ -44,12 +47,37 @@ class MemmLabeller(WeightLabeller):
 class MemmObjective(ChainObjective):
     """-sum_n w_n sum_t log p(y_t | y_{t-1}, x_t) over the weights of a chain's layout, and its gradient.
 
-    By the kernels of the chain: a position is a sequence of its own, without pairs.
+    A position is a sequence of its own, without pairs. To solvers that look at sequences it is a chain like others;
+    values and gradients go by the distinct rows of positions.
     """
 
     def __init__(self, dataset: Dataset, layout: Layout):
         super().__init__(*local_problem(dataset, layout))
         self.of_chain = layout
+
+    @cached_property
+    def rows(self) -> LocalRows:
+        return distinct_rows(self.dataset, self.layout)
+
+    def log_partitions(self, theta: np.ndarray, factors: Factors) -> np.ndarray:
+        return log_sums(theta, self.layout, self.rows)[self.rows.of_position]
+
+    def expected(self, theta: np.ndarray, factors: Factors, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+        rows, weights = self.rows, self.rows.data.weights
+        if data is not self.dataset:
+            weights = summed(data.weights, rows.of_position, len(weights))
+        room = self.scratch.take(len(weights), padded(self.layout.n_labels))
+        expected, log_z = expectations(theta, self.layout, rows, weights, room)
+        return expected, log_z[rows.of_position]
+
+    def _bytes_of_position(self, columns: int) -> int:
+        """Each position beside its distinct row, as if all were: ids twice, where runs begin, labels, weights."""
+        return super()._bytes_of_position(columns) + 16 * columns + 20
+
+    def _scratch_bytes(self, extent: Extent, grown: float) -> float:
+        """A row of probabilities for each position, the index of gathering, the summed scores and expectations."""
+        width, combinations = padded(self.layout.n_labels), len(self.rows.composites.ptr) - 1
+        return extent.tokens * (width * 8 + 8 * extent.columns + 16) + 2 * combinations * grown * width * 8
 
     def active(self, theta: np.ndarray) -> dict[str, int]:
         return active_weights(self.of_chain, theta)

@@ -358,6 +358,29 @@ def test_a_word_that_was_never_seen(training):
         np.testing.assert_allclose(model.marginals(data).sum(axis=1), 1.0, atol=CLOSE)
 
 
+@pytest.mark.parametrize("training", sorted(TRAININGS))
+def test_a_class_that_no_token_has(training):
+    """A template that says nothing of any training token, as a list of names does without a hit, tells labels nothing.
+
+    All that it can emit is the unknown one, certainly; the model is that of the other template.
+    """
+    rows, labels, weights = drawn(8)
+    data = dataset_of(rows, labels, weights)
+    said = np.flatnonzero(STREAM == 0)
+    assert np.array_equal(said, np.arange(len(said)))  # so that numbers stay
+    empty = data._replace(observations=np.where(STREAM[data.observations] == 0, data.observations, np.int32(-1)))
+    alone = empty._replace(observations=np.ascontiguousarray(empty.observations[:, :1]))
+    options, texts = HmmOptions(training, 0.01, max_iterations=3, tolerance=0.0, batch=2), OBSERVATIONS[: len(said)]
+    both = hmm.fit(empty, texts, STREAM[said], LABELS, TEMPLATES, {}, options)
+    one = hmm.fit(alone, texts, STREAM[said], LABELS, TEMPLATES[:1], {}, options)
+    assert finite(both) and len(both.stream(1).observations) == 0
+    np.testing.assert_allclose(both.stream(1).emissions, 1.0, atol=CLOSE)
+    hit = local(both, dataset_of([[("a", "X"), ("?", "?")]]))  # and a hit later is one that training never had
+    plain = one.renumbered(hit._replace(observations=hit.observations[:, :1]), both.observations)
+    np.testing.assert_allclose(both.marginals(hit), one.marginals(plain), atol=CLOSE)
+    np.testing.assert_allclose(both.log_likelihood(hit), one.log_likelihood(plain), atol=CLOSE)
+
+
 @pytest.mark.parametrize("training", sorted(NEEDS_LABELS))
 def test_without_a_single_label_there_is_nothing_to_count(training):
     rows, labels, _ = drawn(7)

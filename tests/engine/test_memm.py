@@ -6,7 +6,7 @@ from chain_problems import pack, random_problem, random_theta, slot_features, we
 from reference import memm as oracle
 
 from espalier import CRF
-from espalier.engine.data.dataset import make_dataset
+from espalier.engine.data.dataset import join, make_dataset, select
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller, MemmObjective, per_label_kinds
@@ -15,7 +15,7 @@ from espalier.engine.lattice.local import normalise_locally
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.penalty import ElasticNet
 from espalier.engine.optimise.solvers import SOLVERS, minimise
-from espalier.engine.weights.layout import dense_layout, seen_layout
+from espalier.engine.weights.layout import UNIGRAM, dense_layout, seen_layout
 
 CLOSE = 1e-10
 
@@ -38,6 +38,37 @@ def test_loss_and_gradient_are_the_oracles(seed, kind):
     np.testing.assert_allclose(gradient, expected_gradient(layout, oracle.gradient(*told)), atol=CLOSE)
     model = labeller(layout, theta, 3)
     assert -np.dot(packed.dataset.weights, model.log_probability(packed.dataset)) == pytest.approx(value, abs=CLOSE)
+
+
+def test_equal_positions_are_one_row():
+    """Sequences that are there again add to weights and to nothing else, whatever their labels."""
+    data = pack(random_problem(3, 3, 4, 2, [3, 2, 4])).dataset
+    again = join(data, join(data, data._replace(labels=(data.labels + 1) % 3)))
+    layout = dense_layout(3, np.full(4, UNIGRAM), start=False)
+    theta = random_theta(layout.size, 5)
+    once, other, all_of_them = (MemmObjective(one, layout) for one in (data, select(again, np.arange(6, 9)), again))
+    distinct = len(np.unique(data.observations, axis=0))
+    assert len(all_of_them.rows.data.weights) == len(once.rows.data.weights) == distinct
+    (value, gradient), (value_b, gradient_b) = once.value_and_gradient(theta), other.value_and_gradient(theta)
+    found, found_gradient = all_of_them.value_and_gradient(theta)
+    assert found == pytest.approx(2 * value + value_b, abs=CLOSE)
+    np.testing.assert_allclose(found_gradient, 2 * gradient + gradient_b, atol=CLOSE)
+    expected, log_z = all_of_them.expectations(theta, np.zeros(len(all_of_them.dataset.weights)))
+    assert not expected.any() and len(log_z) == len(again.labels)
+
+
+def test_weights_of_hundreds_have_a_loss_and_a_gradient():
+    """Scores that are further apart than a number can be are as if they were 690 apart."""
+    problem = random_problem(6, 3, 4, 2, [3, 2, 4])
+    packed = pack(problem)
+    theta = np.random.default_rng(0).normal(scale=500.0, size=packed.layout.size)
+    objective, weights = MemmObjective(packed.dataset, packed.layout), weights_of(packed.layout, theta)
+    told = problem.sequences, problem.labels, 3, weights, packed.dataset.weights.tolist()
+    value, gradient = objective.value_and_gradient(theta)
+    assert value == pytest.approx(oracle.loss(*told), rel=1e-12) == objective.value(theta)
+    np.testing.assert_allclose(gradient, expected_gradient(packed.layout, oracle.gradient(*told)), atol=CLOSE)
+    theta[0] = np.nan
+    assert np.isnan(objective.value_and_gradient(theta)[0])
 
 
 def expected_gradient(layout, gradient):

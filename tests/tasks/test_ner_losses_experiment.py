@@ -81,3 +81,23 @@ def test_abstention(folder):
     assert said["entities, at least 0% sure"].ours.startswith("precision ")
     page, text = html(made, settings), markdown(made, settings)
     assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
+
+
+def test_boosting_round_by_round(folder):
+    """Every cell of `boosting-rounds` on the same corpus, and its page."""
+    from espalier.tasks.experiments import boosting_rounds_report
+
+    settings, chosen = Settings(True, folder), experiment("boosting-rounds")
+    results = {cell.key: json.loads(json.dumps(cell.function(**cell.arguments, **cell.files)))
+               for cell in chosen.cells(settings)}  # fmt: skip
+    made = chosen.report(results, settings)
+    said = {item.what: item for item in made.comparisons}
+    assert said["I-ORG → I-ORG in 100 rounds, loose"].source == "30"
+    assert said["F1, a window of three (S3)"].source == "73.88"
+    assert float(said["F1, a window of three (S3)"].ours) > 30
+    (falls,) = [check for check in made.checks if check.text == "Each exact round lowers the odds"]
+    assert falls.holds
+    page, text = html(made, settings), markdown(made, settings)
+    assert "<svg" in page and "What must hold" in text and "nan" not in page.partition("<script")[0].lower()
+    rounds = results["S3-loose"]["rounds"]
+    assert boosting_rounds_report.most(rounds) == max(boosting_rounds_report.chosen(rounds).values())
