@@ -59,13 +59,33 @@ def tiny_labeller(kind: type = CrfLabeller):
 
 
 def steps() -> None:
-    """The epoch that the default solver begins with, and labelling: as long as the descent, with few of its kernels."""
+    """The epoch that the default solver begins with, and labelling: with few of the descent's kernels."""
     data, layout = tiny_problem("all")
     problem = SimpleNamespace(dataset=data, layout=layout, sets=pair_sets(data, layout))
     theta, nothing, order = np.zeros(layout.size), np.zeros(layout.size), np.arange(len(data.weights))
     sgd.epoch(problem, SPARSE, theta, order, 0.1, 0, 0.0, nothing, make_buffers(data, layout, problem.sets))
     model, data = tiny_labeller()
     model.best(data)
+
+
+class _Parabola:
+    """An objective without kernels."""
+
+    offers, size = frozenset({"gradient", "value"}), 2
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        return float(((theta - 3.0) ** 2).sum()), 2.0 * (theta - 3.0)
+
+    def value(self, theta: np.ndarray) -> float:
+        return self.value_and_gradient(theta)[0]
+
+    def active(self, theta: np.ndarray) -> dict[str, int]:
+        return {}
+
+
+def model_steps() -> None:
+    """The steps of the descent, which `descent` finds compiled when it comes to them."""
+    minimise("pqn", _Parabola(), SPARSE, None, FEW)
 
 
 def descent() -> None:
@@ -206,6 +226,7 @@ def _ask_all(model, data: Dataset) -> None:
 
 RECIPES = {
     "descent": descent,
+    "model steps": model_steps,
     "steps": steps,
     "gathered": gathered,
     "smooth descent": smooth_descent,

@@ -1,5 +1,6 @@
 """Shared by all tests: the oracles in tests/reference import as `reference` in every import mode."""
 
+import gc
 import os
 import shutil
 import sys
@@ -16,6 +17,15 @@ for folder in (TESTS.parent, TESTS, TESTS / "engine"):
 
 # Overloads that do not fit are told of in colours, which nobody sees.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
+# A process of tests holds millions of objects for good, of packages, kernels and tests: to look through all of them
+# again and again took a ninth of its time.
+gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_collection_finish():
+    gc.freeze()
+
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MOST_WORKERS = 8  # each holds up to a gigabyte, and some tests start servers and workers of their own
