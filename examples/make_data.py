@@ -1,10 +1,11 @@
-"""Writes the data of the examples: sentences, addresses and references that nobody wrote, drawn from small lists.
+"""Writes the data of the examples: sequences and trees that nobody wrote, drawn from small lists and a grammar.
 
     python examples/make_data.py          # writes the files beside it again, the same bytes each time
 """
 
 import importlib.util
 import random
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,57 @@ def of_bibliography() -> dict[str, str]:
     }  # fmt: skip
 
 
+# ---- trees, drawn by a grammar: probability and right-hand side of each rule; what has no rules is a tag
+
+TREES, STRINGS, QUESTIONS = 400, 150, 12
+RULES: dict[str, list[tuple[float, str]]] = {
+    "S": [(0.9, "NP-SBJ VP"), (0.1, "PP-LOC , NP-SBJ VP")],
+    "NP-SBJ": [(0.3, "PRP"), (0.25, "NNP"), (0.3, "DT NN"), (0.15, "NP PP")],
+    "NP": [(0.45, "DT NN"), (0.2, "DT JJ NN"), (0.15, "NNP"), (0.12, "NP PP"), (0.08, "NP CC NP")],
+    "VP": [(0.5, "VBZ NP"), (0.2, "VBZ NP PP-LOC"), (0.15, "VBZ-say SBAR"), (0.15, "VBZ ADVP")],
+    "SBAR": [(1.0, "IN-that S")],
+    "ADVP": [(1.0, "RB")],
+    "PP": [(1.0, "IN-of NP")],
+    "PP-LOC": [(1.0, "IN NP")],
+}
+TAGS = {
+    "DT": "the a every this".split(), "PRP": "she he it".split(), "CC": ["and"], ",": [","], "IN-that": ["that"],
+    "NNP": "Ana Luis Soria Teruel Marta Lugo".split(), "JJ": "old red small quiet young tall".split(),
+    "NN": "garden tree river wall gardener apple ladder village neighbour orchard bridge pear fence hill".split(),
+    "VBZ": "sees plants prunes finds likes paints waters".split(), "VBZ-say": "says knows thinks".split(),
+    "RB": "slowly often here again".split(),
+    "IN": "in near behind on".split(), "IN-of": ["of", "with"],
+}  # fmt: skip
+
+
+def subtree(draw: random.Random, symbol: str, depth: int = 0) -> str:
+    """A tree in brackets below a symbol; deep down the first rule is taken, so that it ends."""
+    if symbol in TAGS:
+        tag = symbol if symbol == "," else symbol.split("-")[0]
+        return f"({tag} {draw.choice(TAGS[symbol])})"
+    rules = RULES[symbol]
+    chosen = draw.choices(rules, [share for share, _ in rules])[0] if depth < 9 else rules[0]
+    return f"({symbol} {' '.join(subtree(draw, part, depth + 1) for part in chosen[1].split())})"
+
+
+def treebank(draw: random.Random, count: int) -> list[str]:
+    return [f"( {subtree(draw, 'S')[:-1]} (. .)) )" for _ in range(count)]
+
+
+def words_of(tree: str) -> str:
+    return " ".join(re.findall(r"\(\S+ ([^\s()]+)\)", tree))
+
+
+def of_trees() -> dict[str, str]:
+    """A treebank, strings whose trees nobody knows, and a few more to parse."""
+    folder, made = "trees", {}
+    for name, count in (("trees.mrg", TREES), ("strings.txt", STRINGS), ("sentences.txt", QUESTIONS)):
+        rows = treebank(random.Random(f"{folder}/{name}"), count)
+        texts = rows if name.endswith(".mrg") else [words_of(tree) for tree in rows]
+        made[f"{folder}/{name}"] = "".join(f"{text}\n" for text in texts)
+    return made
+
+
 FILES: dict[str, Callable[[random.Random], list[tuple[str, ...]]]] = {
     "ner/sentences.conll": sentence,
     "addresses/addresses.conll": address,
@@ -171,7 +223,7 @@ def text_of(name: str) -> str:
 
 
 def main(folder: Path) -> None:
-    for name, text in ({name: text_of(name) for name in FILES} | of_bibliography()).items():
+    for name, text in ({name: text_of(name) for name in FILES} | of_bibliography() | of_trees()).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from small_project import environment
 
+from espalier.engine.families import load
+from espalier.engine.labels.trees import leaves, read_trees
 from espalier.tasks import store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -31,7 +33,7 @@ def make_data():
 
 
 def test_every_example_has_a_readme():
-    assert PROJECTS == ["addresses", "ner", "references", "references-hmm"]
+    assert PROJECTS == ["addresses", "ner", "references", "references-hmm", "trees"]
     index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     for name in PROJECTS:
         text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
@@ -40,7 +42,7 @@ def test_every_example_has_a_readme():
 
 def test_the_data_are_what_their_script_makes(make_data, tmp_path):
     make_data.main(tmp_path)
-    made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.conll")}
+    made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.parts[0] for path in made} == set(PROJECTS)
     for path, data in made.items():
         assert (EXAMPLES / path).read_bytes() == data, path
@@ -55,8 +57,22 @@ def test_an_example_runs_on_its_own_data(name, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     metrics = store.read_json(folder / store.METRICS)
-    assert metrics["token_error"] < 0.05, "the made data are easy"
+    assert metrics["token_error"] < 0.05 and metrics.get("bracket_f1", 1.0) > 0.9, "the made data are easy"
     assert (folder / store.CHAMPION).is_file() and (folder / store.REPORT).is_file()
+
+
+@pytest.mark.slow
+def test_trees_are_put_over_sentences_of_the_example(tmp_path):
+    folder = tmp_path / "trees"
+    shutil.copytree(EXAMPLES / "trees", folder, ignore=kept_by_git)
+    command = [sys.executable, "-m", "espalier.flows.cli", "-C", str(folder)]
+    options = ("--set", "pcfg.training=inside-outside")
+    for more in (("run", "--direct", "--quiet", *options), ("parse", str(folder / "sentences.txt"))):
+        done = subprocess.run([*command, *more], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    words = [" ".join(word for _, word in leaves(tree)) for tree in read_trees(done.stdout)]
+    assert words == (folder / "sentences.txt").read_text().splitlines()
+    assert load(folder / store.CHAMPION).info["training"] == "inside-outside"
 
 
 def test_a_bibliography_goes_to_tokens_and_back():
