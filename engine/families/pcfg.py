@@ -128,13 +128,20 @@ class PcfgModel(Predictor):
         return {"active_binary": len(g.binary), "active_lexical": len(g.lexical), "active_unary": len(g.unary)}
 
     def shown_table(self) -> pa.Table:
-        """Rules in words, the most used ones first: probability, and how often one is expected in a tree."""
+        """Rules in words, the most used ones first: probability, how often one is expected in a tree, its word."""
         probabilities, uses = self.grammar.probabilities, expected_uses(self.grammar)
         order = np.argsort(-uses, kind="stable")
         rules = [self.grammar.rule(int(n)) for n in order]
         owners = [self.grammar.symbols[a] for a in self.grammar.owners[order]]
-        columns = {"label": owners, "rule": rules, "weight": probabilities[order], "uses": uses[order]}
+        words = [self._word_of(int(n)) for n in order]
+        columns = {"label": owners, "rule": rules, "word": words, "weight": probabilities[order], "uses": uses[order]}
         return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+    def _word_of(self, rule: int) -> str | None:
+        """What a lexical rule has on its right; None of others."""
+        g = self.grammar
+        lexical = rule - len(g.binary)
+        return g.words[g.word[lexical]] if 0 <= lexical < len(g.lexical) else None
 
     # ---- its file
 

@@ -32,11 +32,12 @@ class BracketCounts(NamedTuple):
     tags: int  # right ones
 
     def figures(self) -> dict[str, float]:
+        """Shares and means, by other names than the counts, so that both can stand side by side."""
         def ratio(part: float, whole: float) -> float:
             return part / whole if whole else 0.0
 
-        made = {"exact": ratio(self.exact, self.sentences), "tags": ratio(self.tags, self.words),
-                "crossing": ratio(self.crossing, self.sentences)}  # fmt: skip
+        made = {"exact_share": ratio(self.exact, self.sentences), "tag_accuracy": ratio(self.tags, self.words),
+                "crossing_mean": ratio(self.crossing, self.sentences)}  # fmt: skip
         for name, right in (("labelled", self.labelled), ("unlabelled", self.unlabelled)):
             made |= {f"{name}_precision": ratio(right, self.predicted), f"{name}_recall": ratio(right, self.gold),
                      f"{name}_f1": ratio(2 * right, self.predicted + self.gold)}  # fmt: skip

@@ -120,7 +120,7 @@ def render(inputs: Inputs) -> str:
     shows = FAMILIES[meta.get("family") or "crf"].labeller.shows
     scores = confusions.label_scores(confusions.label_counts(sequences))
     found, error = {"profile": inputs.profile, "clusters": inputs.clusters}, inputs.calibration_error
-    rules_of = trees.rules(inputs.weights, limits.get("weights", 30))
+    rules_of = trees.rules(inputs.weights, phrases, nouns, limits.get("weights", 30))
     parts = (
         ("glance", "At a glance", glance.glance(run, m, found, scores, error, nouns)),
         ("results", "Results", summary.results(m, nouns)),
@@ -152,7 +152,7 @@ def render(inputs: Inputs) -> str:
          provenance.provenance(meta, manifest, settings, run.environment, run.seconds)),
     )  # fmt: skip
     shown = [made for part in parts if (made := part if isinstance(part, str) else part[2] and section(*part))]
-    title = f"{capital(plural(nouns.token))} → {plural(nouns.label)}"
+    title = f"{capital(plural(nouns.token))} → {'trees' if with_trees else plural(nouns.label)}"
     top = summary.header(title, glance.badge(run.decision, m, nouns), m, meta, nouns, run)
     contents = [heading for made in shown if (heading := heading_of(made))]
     body = join(map(Html, shown))

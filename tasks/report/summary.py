@@ -142,7 +142,7 @@ def error_cards(m: Metrics, nouns: Nouns) -> Iterator[Html]:
         b = m.get("brackets") or {}
         parts = f"precision {percent(b.get('labelled_precision'))}, recall {percent(b.get('labelled_recall'))}"
         yield card(capital(called[measure]), percent(m.get(measure)), parts, between)
-        yield card("Exact trees", percent(b.get("exact")), f"all brackets of a {nouns.sequence} right")
+        yield card("Exact trees", percent(b.get("exact_share")), f"all brackets of a {nouns.sequence} right")
     elif measure == EDIT_ERROR:
         meaning = f"edits for each {nouns.label} that is right"
         yield card(capital(called[measure]), percent(m.get(measure)), meaning, between)
@@ -174,7 +174,10 @@ def active_card(m: Metrics) -> Html:
 
 def size_card(m: Metrics, nouns: Nouns) -> Html:
     size = f"{plural(nouns.sequence)} of {count(m.get('train_tokens') or 0, nouns.token)}"
-    choice = f"{count(m.get('labels') or 0, nouns.label)} to choose from"
+    labels = m.get("labels") or 0
+    choice = f"{count(labels, nouns.label)} to choose from"
+    if "brackets" in m:
+        choice = f"{count(labels, 'label')} of brackets and {plural(nouns.token)}"
     return card("Training size", number(m.get("train_sequences")), size, choice)
 
 

@@ -8,24 +8,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from espalier.engine.labels.bracket_scores import PUNCTUATION, BracketCounts, rows_of, spans
-from espalier.engine.labels.trees import Tree, leaves, tree_of
+from espalier.engine.labels.bracket_scores import EQUAL, PUNCTUATION, BracketCounts, compare, spans
+from espalier.engine.labels.trees import TOP, Tree, leaves, tree_of
 from espalier.tasks.judging.slices import length_starts, rate
 from espalier.tasks.pages import charts, tree_picture
 from espalier.tasks.pages.page import Html, count, figure, join, lead, message, number, percent, plural, table, tag
 from espalier.tasks.report.confusions import most_confused, neighbours
+from espalier.tasks.report.phrases import Phrases
 from espalier.tasks.report.slices import span
 from espalier.tasks.report.words import Metrics, Nouns, code
 from espalier.tasks.store import sequence_offsets
 
 NONE = "none"  # of a bracket that the other tree has not
 HEAT_LABELS = {"wide": 22, "narrow": 12}
-DRAWN = 60  # words of a sentence that is drawn at most
+DRAWN = 40  # words of a sentence that is drawn at most
 BY_LABEL = 30
 
 
 class JudgedTree(NamedTuple):
-    """A test sentence with both trees, and what evalb counts of it."""
+    """A test sentence with both trees, and what evalb counts of it; brackets have labels in both, or in none."""
 
     gold: Tree
     said: Tree | None
@@ -38,13 +39,17 @@ def sentences(predictions: pa.Table) -> list[JudgedTree]:
     if "tree" not in predictions.column_names:
         return []
     gold, said, words = (predictions.column(name).to_pylist() for name in ("tree", "predicted_tree", "x0"))
-    offsets = sequence_offsets(predictions.column("sequence").to_numpy()).tolist()
-    found = []
-    for (lo, hi), counts in zip(pairwise(offsets), rows_of(gold, said, offsets), strict=True):
-        right = tree_of(gold[lo:hi], words[lo:hi])
-        kept = [name not in PUNCTUATION for name, _ in leaves(right)]
-        found.append(JudgedTree(right, tree_of(said[lo:hi], words[lo:hi]), counts, kept))
-    return found
+    cuts = [slice(*ends) for ends in pairwise(sequence_offsets(predictions.column("sequence").to_numpy()).tolist())]
+    rights, answers = ([tree_of(pieces[cut], words[cut]) for cut in cuts] for pieces in (gold, said))
+    if not any(tree.label for tree in rights):
+        answers = [tree and without_labels(tree) for tree in answers]
+    return [JudgedTree(right, answer, compare(right, answer), [name not in PUNCTUATION for name, _ in leaves(right)])
+            for right, answer in zip(rights, answers, strict=True)]  # fmt: skip
+
+
+def without_labels(tree: Tree) -> Tree:
+    """The same brackets, of which nothing is said."""
+    return Tree("", tuple(child if isinstance(child, str) else without_labels(child) for child in tree.children))
 
 
 # Brackets -------------------------------------------------------------------------------------------
@@ -60,11 +65,14 @@ def brackets(found: Sequence[JudgedTree], m: Metrics, nouns: Nouns) -> Html | No
         told.append(f"{count(int(b['missing']), nouns.sequence)} that the grammar cannot derive")
     opening = lead("; ".join(told) + f". Punctuation, {plural(nouns.label)} and the outermost label do not count, as "
                    "evalb has it.")  # fmt: skip
+    labelled = any(one.gold.label for one in found)
+    shown = "labelled" if labelled else "unlabelled"
     heads = ("", "Precision", "Recall", "F1", "Exact")
+    kinds = (("With labels", "labelled"), ("Without labels", "unlabelled"))[not labelled :]
     rows = [(name, *(percent(b.get(f"{key}_{part}"), 2) for part in ("precision", "recall", "f1")),
-             percent(b.get("exact"), 2) if key == "labelled" else "")
-            for name, key in (("With labels", "labelled"), ("Without labels", "unlabelled"))]  # fmt: skip
-    return join([opening, table("Brackets", heads, rows, (1, 2, 3, 4)), by_label(found), confusion(found)])
+             percent(b.get("exact_share"), 2) if key == shown else "") for name, key in kinds]  # fmt: skip
+    more = [by_label(found), confusion(found)] if labelled else []
+    return join([opening, table("Brackets", heads, rows, (1, 2, 3, 4)), *more])
 
 
 def by_label(found: Sequence[JudgedTree]) -> Html:
@@ -129,9 +137,8 @@ def lengths(found: Sequence[JudgedTree], m: Metrics, nouns: Nouns) -> Html | Non
     """F1 of brackets by the length of the sentence."""
     if not found:
         return None
-    labelled = (m.get("brackets") or {}).get("labelled_f1") == m.get("bracket_f1")
     sizes = np.array([len(one.kept) for one in found])
-    hits = np.array([2 * (one.counts.labelled if labelled else one.counts.unlabelled) for one in found])
+    hits = np.array([2 * one.counts.labelled for one in found])
     of = np.array([one.counts.gold + one.counts.predicted for one in found])
     starts = length_starts(sizes)
     which = np.searchsorted(starts, sizes, side="right") - 1
@@ -151,9 +158,8 @@ def lengths(found: Sequence[JudgedTree], m: Metrics, nouns: Nouns) -> Html | Non
     chart = charts.range_chart("trees-by-length", title, "F1 of brackets", drawn, whole=m.get("bracket_f1"),
                                note_name=plural(nouns.sequence))  # fmt: skip
     heads = (plural(nouns.token), plural(nouns.sequence), "F1", "95%")
-    listed = tag("details", tag("summary", "As a table"), table(title, heads, rows, (1, 2)))
     shown = figure(title, chart, f"{plural(nouns.token)} in a {nouns.sequence}, F1, and how many there are")
-    return join([tag("div", shown, class_="panels"), listed])
+    return tag("div", shown, table("The same as a table", heads, rows, (1, 2, 3)), class_="panels")
 
 
 # Worst sentences ------------------------------------------------------------------------------------
@@ -184,12 +190,13 @@ def _drawn(one: JudgedTree) -> Html:
     return tree_picture.pair(right, tree_picture.draw(one.said, "Predicted tree", _marks(ours, ends)))
 
 
-def _marks(others: Counter, ends: list[int]):
+def _marks(others: Counter, ends: list[int]) -> tree_picture.Wrong:
     """Whether a bracket is none of the others; what does not count is not marked."""
 
     def wrong(label: str, begin: int, end: int) -> bool:
         low, high = ends[begin], ends[end]
-        return high > low and label not in ("", "TOP") and (label, low, high) not in others
+        counts = high > low + (not label) and label != TOP
+        return counts and (EQUAL.get(label, label), low, high) not in others
 
     return wrong
 
@@ -197,20 +204,21 @@ def _marks(others: Counter, ends: list[int]):
 # Rules ----------------------------------------------------------------------------------------------
 
 
-def rules(shown: pa.Table, limit: int) -> Html | None:
+def rules(shown: pa.Table, phrases: Phrases, nouns: Nouns, limit: int) -> Html | None:
     """The rules that are used most; None for what has none."""
     if "rule" not in shown.column_names or not limit:
         return None
-    rows: list[dict[str, Any]] = shown.slice(0, 4 * limit).to_pylist()
-    lexical = [row for row in rows if row["rule"].endswith("'")]
-    others = [row for row in rows if not row["rule"].endswith("'")]
+    rows: list[dict[str, Any]] = shown.to_pylist()
+    others = [row for row in rows if row["word"] is None]
+    lexical = [row | {"rule": f"{row['label']} -> {phrases.context(row['word']) or f'any {nouns.token}'}"}
+               for row in rows if row["word"] is not None]  # fmt: skip
     opening = lead(
         f"The rules that are expected most often in a tree, of {count(shown.num_rows, 'rule')}. A label may remember "
         "the one above it (^), and one that begins with @ is the rest of a rule."
     )
     heads = ("Rule", "Probability", "Times in a tree")
     tables = []
-    for name, some in (("Rules of labels", others), ("Rules of words", lexical)):
+    for name, some in (("Rules of labels", others), (f"Rules of {plural(nouns.token)}", lexical)):
         cells = [(code(row["rule"]), number(row["weight"]), number(row["uses"])) for row in some[:limit]]
         tables += [table(name, heads, cells, (1, 2))] if cells else []
     return join([opening, tag("div", *tables, class_="panels")])

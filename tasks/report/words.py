@@ -24,6 +24,9 @@ class Nouns(NamedTuple):
         return headline.names(measure, self._asdict())
 
 
+NO_ANSWER = "none"  # where a model says nothing of a token, as of those that a grammar cannot derive
+
+
 class Tagged(NamedTuple):
     """One test sequence: a list for each column."""
 
@@ -40,7 +43,9 @@ class Tagged(NamedTuple):
 def tagged(predictions: pa.Table) -> list[Tagged]:
     """Rows of the table gathered into sequences."""
     names = ("sequence", "x0", "label", "predicted", "confidence", "gold_probability")
-    rows = zip(*(predictions.column(name).to_pylist() for name in names), strict=True)
+    columns = [predictions.column(name).to_pylist() for name in names]
+    columns[3] = [said or gold and NO_ANSWER for gold, said in zip(columns[2], columns[3], strict=True)]
+    rows = zip(*columns, strict=True)
     groups = (list(group) for _, group in groupby(rows, key=lambda row: row[0]))
     return [Tagged(*map(list, list(zip(*group, strict=True))[1:])) for group in groups]
 

@@ -219,6 +219,9 @@ def fit(job: Job) -> Trained:
     check(job)
     job.progress.begin(1 if section.training == "counts" else train.max_iterations, "iteration")
     given, n = learning_data(job), len(job.observations())
+    if section.symbols is not None and any(tree.label for tree in given.trees if tree):
+        job.progress.say("symbols of its own are none of the labels of the trees, so that no labelled bracket will be "
+                         "right: look at unlabelled F1, or set ingest.bare for data without labels")  # fmt: skip
     watcher = GrammarWatcher(job, n)
     if section.training == "counts":
         found = of_counts(counted(job, given), watcher)

@@ -276,7 +276,8 @@ def test_scores_by_hand():
     assert (counts.sentences, counts.missing, counts.exact) == (3, 1, 1)
     assert (counts.gold, counts.predicted, counts.labelled, counts.crossing) == (12, 9, 7, 1)
     figures = counts.figures()
-    assert figures["labelled_f1"] == pytest.approx(2 * 7 / 21) and figures["tags"] == pytest.approx(7 / 12)
+    assert figures["labelled_f1"] == pytest.approx(2 * 7 / 21) and figures["tag_accuracy"] == pytest.approx(7 / 12)
+    assert not set(figures) & set(counts._fields), "shares and counts stand side by side in the metrics"
     spoilt = next(read_trees("(TOP (S (NP (DT a) (NN b)) (VP (VB c) (PRT (RP d))) (X .)))"))
     assert compare(gold, spoilt)[2:8] == compare(gold, gold)[2:8]  # the right tree says what is punctuation
     with pytest.raises(EspalierError, match="expected the same"):

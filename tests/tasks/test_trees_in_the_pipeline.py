@@ -65,7 +65,8 @@ def test_the_whole_pipeline(tmp_path, family):
     figures = compare_all([by_words[text] for text in texts], parsed).figures()
     assert metrics["bracket_f1"] == pytest.approx(figures["labelled_f1"])
     assert metrics["brackets"]["unlabelled_f1"] == figures["unlabelled_f1"]
-    assert metrics["sequence_error"] == pytest.approx(1 - figures["exact"])
+    assert metrics["sequence_error"] == pytest.approx(1 - figures["exact_share"])
+    assert metrics["brackets"]["exact_share"] * len(texts) == pytest.approx(metrics["brackets"]["exact"])
     assert len(predictions) == metrics["test_tokens"]
     page = (tmp_path / store.REPORT).read_text(encoding="utf-8")
     assert f"A {FAMILIES[family].called}, trained on" in page
