@@ -27,7 +27,7 @@ from espalier.engine import warm_start, warm_up
 from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import family as family_of
-from espalier.engine.families import gp, hmm, hmsvm, require
+from espalier.engine.families import gp, hmm, hmsvm, perceptron_dual, require
 from espalier.engine.families import load as load_model
 from espalier.engine.families.boosting import ROUNDS, rounds_of
 from espalier.engine.families.boosting_options import BoostingOptions
@@ -41,8 +41,10 @@ from espalier.engine.families.hmsvm_training import fit_hmsvm
 from espalier.engine.families.labeller import DECODERS, Labeller
 from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
 from espalier.engine.families.objectives import OBJECTIVES, objective_of, refuse_triples
+from espalier.engine.families.perceptron import DualPerceptronLabeller
 from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.families.perceptron_training import fit as fit_perceptron
+from espalier.engine.families.support import MOST_DEGREE
 from espalier.engine.interface.conventions import Conventions, not_fitted
 from espalier.engine.interface.fit_line import FitLine, fit_line
 from espalier.engine.interface.inputs import (
@@ -92,7 +94,7 @@ NUMBERS = (
     "gap", "c", "gamma", "epsilon",
 )  # fmt: skip
 WHOLE_NUMBERS = (
-    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "degree", "coordinates", "epochs", "rounds",
+    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "coordinates", "epochs", "rounds",
 )  # fmt: skip
 NO_STOP = {
     "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
@@ -209,13 +211,14 @@ class CRF(Conventions):
         hmm, stepwise: sequences between two steps.
     order : {"random", "short", "long"}
         hmm, stepwise: sequences as chance has it, short ones first, or long ones.
-    degree : int
-        gp, hmsvm: the kernel of two tokens is (m + 1) ** degree, m being how many attributes they have in common; up
-        to 8.
+    degree : int or None
+        gp, hmsvm, perceptron: the kernel of two tokens is (m + 1) ** degree, m being how many attributes they have in
+        common; up to 8. None: 2 for gp and hmsvm; a perceptron then has weights of attributes, otherwise tokens of the
+        training data vote for labels, as in the other two.
     kappa : float
         gp: weight of the squared norm; above 0.
     eta : float
-        gp, hmsvm: what a pair of labels in common adds to the kernel; above 0.
+        gp, hmsvm, perceptron: what a pair of labels in common adds to the kernel; above 0.
     method : {"dense", "sparse"}
         gp: whether every token of the training data supports labels, or few of them, chosen one by one.
     share : float
@@ -304,8 +307,8 @@ class CRF(Conventions):
         family: str = "crf", dev_share: float = 0.1, seed: int = 0, smoothing: float = 1e-5, rare: int = 1,
         scale: bool = False, stop: bool = False, weights: str = "shared", loss: str = LOG, pi: float = 1.0,
         training: str = "counts", restarts: int = 1, power: float = 0.5, alpha: float = 0.7, batch: int = 50,
-        order: str = "random", scheme: str | None = None, degree: int = 2, kappa: float = 1.0, eta: float = 1.0,
-        method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
+        order: str = "random", scheme: str | None = None, degree: int | None = None, kappa: float = 1.0,
+        eta: float = 1.0, method: str = "dense", share: float = 0.25, coordinates: int = 10, threshold: float = 1e-3,
         pick: str = "random", C: float = 1.0, slack: str = "sequence", margin: str = "one", gap: float = 0.01,
         update: str = "perceptron", lead: str = "none", c: float = 1.0, gamma: float = 1.0,
         epochs: int = 20, average: bool = True, bound: str = "exact", examples: str = "sequences",
@@ -578,7 +581,7 @@ class CRF(Conventions):
             if getattr(self, name) not in known:
                 raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
         for name, least, most in (
-            ("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1), ("degree", 1, 8),
+            ("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1),
             ("kappa", 1e-9, None), ("eta", 1e-9, None), ("share", 1e-6, None), ("coordinates", 1, None),
             ("C", 1e-9, None),
         ):  # fmt: skip
@@ -586,6 +589,11 @@ class CRF(Conventions):
             if value < least or (most is not None and value > most):
                 up_to = "" if most is None else f" and at most {most}"
                 raise EspalierError(f"{name} is {quoted(value)}: expected a number of at least {least:g}{up_to}")
+        if self.degree is not None and not (_is_number(self.degree, Integral) and 1 <= self.degree <= MOST_DEGREE):
+            raise EspalierError(
+                f"degree is {quoted(self.degree)}: expected a whole number of at least 1 and at most {MOST_DEGREE}, or "
+                "None"
+            )
         if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
             raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
 
@@ -681,6 +689,9 @@ class CRF(Conventions):
         own = {name: getattr(self, name) for name in ("update", "lead", "c", "gamma", "average", "epochs")}
         options = PerceptronOptions(**own, seed=self.seed)
         options = options._replace(epochs=min(self.epochs, self.max_iterations))
+        if self.degree is not None:
+            self._by_votes(train, earlier, line, options._replace(degree=int(self.degree), eta=float(self.eta)), own)
+            return
         layout, theta0 = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start), None
         if earlier is not None:
             theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
@@ -690,6 +701,25 @@ class CRF(Conventions):
                  "features": layout.size}  # fmt: skip
         self.model_ = family_of(self.family).labeller.compact(
             layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
+        )
+        self.trace_ = result.trace
+
+    def _by_votes(
+        self, train: Encoded, earlier: Labeller | None, line: FitLine, options: PerceptronOptions, own: dict[str, Any]
+    ) -> None:
+        """Epochs of a perceptron in its dual form: rows of the training data that support labels."""
+        if earlier is not None:
+            raise EspalierError(
+                f"start_from is a model and degree {self.degree}, and a perceptron with a kernel has no weights of "
+                "attributes to start from: leave start_from out, or set degree to None"
+            )
+        chain = perceptron_dual.chain_of(train.data, len(train.labels), train.kinds, options, self.pairs, self.start)
+        result = perceptron_dual.fit_dual(chain, options, line)
+        info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
+        info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
+                 "features": chain.layout.size}  # fmt: skip
+        self.model_ = DualPerceptronLabeller.of_training(
+            chain, result, train.observations, train.labels, train.lines, info | self._described(train), options
         )
         self.trace_ = result.trace
 
@@ -750,7 +780,7 @@ class CRF(Conventions):
         if self.rho1 == AUTO:
             self._require("path", "rho1 to a number, which it does not use")
         kind, make, fit_them = (gp, GpOptions, fit_gp) if self.family == "gp" else (hmsvm, HmsvmOptions, fit_hmsvm)
-        options = make(**{name: getattr(self, name) for name in make._fields})
+        options = make(**{name: getattr(self, name) for name in make._fields if getattr(self, name) is not None})
         chain = kind.chain_of(train.data, len(train.labels), train.kinds, options)
         found = fit_them(chain, options, lambda record, amounts, weights: line(record))
         names = train.observations, train.labels, train.lines
@@ -892,14 +922,16 @@ def _model_of(source: CRF | Labeller | str | Path, family: str) -> Labeller:
     model = source._model() if isinstance(source, CRF) else source
     if not isinstance(model, Labeller | str | Path):
         raise EspalierError(f"start_from is {brief(model)}: expected a fitted CRF, a model or the path of one")
-    model = model if isinstance(model, Labeller) else load_model(model)
+    found = model if isinstance(model, Labeller) else load_model(model)
     starts = STARTS.get(family, tuple(OBJECTIVES))
-    if model.family not in starts:
+    if found.family not in starts:
         raise EspalierError(
-            f"start_from is a model of the family {model.family}, whose numbers are no start for {family}: expected a "
+            f"start_from is a model of the family {found.family}, whose numbers are no start for {family}: expected a "
             f"model of {' or '.join(starts)}"
         )
-    return model
+    warm_start.refuse_rows(found, "start_from is a model", "None")
+    assert isinstance(found, Labeller)  # as all of these families are
+    return found
 
 
 def _kept(value: Any) -> Any:
@@ -916,7 +948,8 @@ def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> d
     if kept is None:
         penalty = info.get("penalty")
         both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training",
-                "update", "lead", "c", "gamma", "epochs", "average")  # fmt: skip
+                "update", "lead", "c", "gamma", "epochs", "average", "degree", "kappa", "eta", "method", "C", "slack",
+                "margin")  # fmt: skip
         shared = {name: info[name] for name in both if name in info}
         templates = None if ATTRIBUTES in model.templates else list(model.templates)
         kept = {"family": model.family, "templates": templates, "scale": bool(model.scales)} | shared

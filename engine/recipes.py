@@ -16,6 +16,7 @@ from espalier.engine.chain.one_sequence import make_buffers
 from espalier.engine.chain.pair_sets import pair_sets
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.families import gp, hmm, hmsvm, load
+from espalier.engine.families import perceptron as perceptrons
 from espalier.engine.families.boosting_options import BOUNDS, BoostingOptions
 from espalier.engine.families.boosting_training import fit as fit_boosting
 from espalier.engine.families.crf import CrfLabeller
@@ -191,7 +192,11 @@ def hidden_markov() -> None:
 
 
 def perceptron() -> None:
+    """Both forms."""
     fit_perceptron(*tiny_problem(), PerceptronOptions(epochs=FEW))
+    data, _ = tiny_problem()
+    options = PerceptronOptions(epochs=FEW, degree=2)
+    perceptrons.fit(data, NAMES, observation_kinds(NAMES), LABELS, TEMPLATES, {}, options).best(data)
 
 
 def boosting() -> None:

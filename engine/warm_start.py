@@ -4,8 +4,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from espalier.engine.model import Model
+from espalier.engine.errors import EspalierError
+from espalier.engine.model import Model, Stored
 from espalier.engine.weights.layout import FAMILIES, Layout, find_slots
+
+
+def of_rows(model: Stored | None) -> bool:
+    """Whether rows support its labels (a kernel machine): then it has no weights of attributes to start from."""
+    return model is not None and "support" in model.body
+
+
+def refuse_rows(model: Stored | None, asked: str, otherwise: str) -> None:
+    if of_rows(model):
+        raise EspalierError(
+            f"{asked}, a model of the family {model.family} in which rows support labels: it has no weights of "
+            f"attributes to start from; expected one that has, or {otherwise}"
+        )
 
 
 def starting_point(

@@ -299,6 +299,11 @@ class Perceptron:
     average: bool = option(
         True, "perceptron, pa: keep the mean of the weights after every sequence, not the last ones", "bool"
     )
+    degree: int | None = option(
+        None, "null: attributes have weights; 1 to 8: the dual form, in which rows of the training data support labels "
+        "by the kernel (m + 1)^degree, m being how many attributes two rows have in common", "int?", least=1, most=8,
+    )  # fmt: skip
+    eta: float = option(1.0, "with a degree: what a pair of labels in common adds to the kernel", "number", least=1e-9)
     pairs: str = option(
         "seen", "weights for all labels of an observation, or those seen together", "text", ("all", "seen")
     )

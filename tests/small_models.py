@@ -4,11 +4,12 @@ import numpy as np
 from reference import chain, templates
 
 from espalier.engine.data.dataset import make_dataset
-from espalier.engine.families import gp, hmm, hmsvm
+from espalier.engine.families import gp, hmm, hmsvm, perceptron
 from espalier.engine.families.boosting import BoostingLabeller
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.memm import MemmLabeller
 from espalier.engine.families.perceptron import PerceptronLabeller
+from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.weights.layout import dense_layout, observation_kinds
 
 LETTERS = "abé/😀"
@@ -32,6 +33,13 @@ def memm_of(labels=("X", "Y", "Z"), seed=0):
 
 def perceptron_of(labels=("X", "Y", "Z"), seed=0):
     return model_of(labels=labels, seed=seed, family=PerceptronLabeller)
+
+
+def dual_perceptron_of(labels=("X", "Y", "Z"), seed=0):
+    """Trained on random words; rows support labels."""
+    data, names, _ = random_words(labels, seed)
+    options = PerceptronOptions(degree=2, epochs=3)
+    return perceptron.fit(data, names, observation_kinds(names), list(labels), LINES, {}, options)
 
 
 def boosting_of(labels=("X", "Y", "Z"), seed=0):

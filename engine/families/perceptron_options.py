@@ -30,3 +30,5 @@ class PerceptronOptions(NamedTuple):
     bound: str = "hard"
     cost: str | None = None  # None: hamming for arow and for a margin, else the root
     parts: int = 1  # of the data, each learned from by itself; then their weights are mixed
+    degree: int | None = None  # of the kernel (m + 1)^degree of the dual form; None: weights of attributes
+    eta: float = 1.0  # what a pair of labels in common adds to that kernel

@@ -201,6 +201,11 @@ class PerceptronTraining:
             return self.weights.theta.copy()
         return self.weights.theta - self.weights.sums / max(1, self.seen)
 
+    def moving(self) -> dict[str, np.ndarray]:
+        """All that moves beside the weights, by the names that a state keeps it under."""
+        moved = self.weights
+        return {"sums": moved.sums} | ({"variance": moved.variance} if len(moved.variance) else {})
+
     @property
     def averages(self) -> bool:
         return self.options.average and self.options.update != "arow"
@@ -214,9 +219,14 @@ def fit(
     The objective of an iteration is the loss that its sequences had when they were met; that of iteration 0 is of the
     weights that training starts from.
     """
-    training = PerceptronTraining(data, layout, options, theta)
-    monitor = Monitor(options.epochs, 0.0, options.epochs + 1, on_iteration=listen, keeper=keeper)
-    state = monitor.earlier(layout.size)
+    return learn(PerceptronTraining(data, layout, options, theta), listen, keeper)
+
+
+def learn(training: PerceptronTraining, listen=None, keeper=None) -> Result:
+    """What `fit` does, for a training in either form."""
+    epochs = training.options.epochs
+    monitor = Monitor(epochs, 0.0, epochs + 1, on_iteration=listen, keeper=keeper)
+    state = monitor.earlier(training.layout.size)
     if state is None:
         iteration, reason = 0, None
         met = training.visit(training.sequences, False)
@@ -255,20 +265,18 @@ def _check(monitor: Monitor, training: PerceptronTraining, met: dict[str, float]
 
 def _keep(monitor: Monitor, training: PerceptronTraining, iteration: int, reason: str | None) -> None:
     if monitor.keeper:
-        moved = training.weights
-        vectors = {"sums": moved.sums.copy()} | ({"variance": moved.variance.copy()} if len(moved.variance) else {})
+        vectors = {name: vector.copy() for name, vector in training.moving().items()}
         extra = {"seen": training.seen, "random": training.random.bit_generator.state}
-        theta, objective = moved.theta.copy(), monitor.history[-1]["objective"]
+        theta, objective = training.weights.theta.copy(), monitor.history[-1]["objective"]
         nothing = np.zeros_like(theta)
         state = SolverState(theta, objective, nothing, iteration, iteration, reason, vectors=vectors, extra=extra)
         monitor.keep(state)
 
 
 def _restore(training: PerceptronTraining, state: SolverState) -> None:
-    moved = training.weights
-    moved.theta[:], moved.sums[:] = state.theta, state.vectors["sums"]
-    if len(moved.variance):
-        moved.variance[:] = state.vectors["variance"]
+    training.weights.theta[:] = state.theta
+    for name, vector in training.moving().items():
+        vector[:] = state.vectors[name]
     training.seen, training.random.bit_generator.state = state.extra["seen"], state.extra["random"]
 
 

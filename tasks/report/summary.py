@@ -73,6 +73,8 @@ def how_words(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "update" in meta:
         yield "Learnt from mistakes", f"{UPDATES.get(meta['update'], meta['update'])}"
         yield "Margin", LEADS.get(meta.get("lead"), MISSING)
+        if "degree" in meta:
+            yield "Kernel of rows", f"(attributes in common + 1) to the power of {number(meta['degree'])}"
         return
     if "bound" in meta:
         yield "Boosted by", f"{BOUNDS.get(meta['bound'], meta['bound'])}"

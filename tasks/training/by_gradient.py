@@ -49,14 +49,16 @@ def earlier_model(job: Job, starts: tuple[str, ...] = STARTS) -> tuple[str, Labe
                 f"train.initial is {initial!r}, a model of the family {model.family}, whose numbers are no start for "
                 f"{job.family}: expected one of {', '.join(starts)}, or null"
             )
+        warm_start.refuse_rows(model, f"train.initial is {initial!r}", "null")
         return initial, model
     if not (job.root / store.START).is_file():
         job.progress.say("there is no champion to start from yet: training starts from zero")
         return None, None
     model = store.read_model(job.root / store.START)
-    if model.family not in starts:
+    if model.family not in starts or warm_start.of_rows(model):
+        called = f"{model.family} with a kernel" if warm_start.of_rows(model) else model.family
         job.progress.say(
-            f"the champion is a model of {model.family}, no start for {job.family}: training starts from zero"
+            f"the champion is a model of {called}, no start for {job.family}: training starts from zero"
         )
         return None, None
     return store.START, model

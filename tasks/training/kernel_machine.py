@@ -16,8 +16,8 @@ from espalier.engine.families.hmsvm_training import fit_hmsvm
 from espalier.engine.families.row_chain import RowChain, of_pairs, refuse_values
 from espalier.engine.lattice import blocks
 from espalier.engine.runtime import threads
-from espalier.engine.similarity.overlaps import index_bytes
-from espalier.engine.similarity.rows import distinct_rows
+from espalier.engine.similarity.overlaps import Overlaps, index_bytes
+from espalier.engine.similarity.rows import AttributeRows, distinct_rows, selected
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM
 from espalier.tasks.training.by_gradient import judge_of
 from espalier.tasks.training.job import Job, Options, Trained
@@ -80,14 +80,19 @@ def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: in
 
 
 def plan(job: Job) -> dict:
-    """What it takes: the distinct rows are counted, the kernel of each pair of them is what takes the time."""
-    options, n_labels, train = options_of(job), len(job.labels), job.shards().read_all(job.weights)
+    """What it takes: see `plan_of`."""
+    return plan_of(job, options_of(job), work_of)
+
+
+def plan_of(job: Job, options, work_of: Callable) -> dict:
+    """The distinct rows are counted, the kernel of each pair of them is what takes the time."""
+    n_labels, train = len(job.labels), job.shards().read_all(job.weights)
     refuse_values(train, job.family)
     job.check_labels(train)
     rows = distinct_rows(train.observations, job.kinds & UNIGRAM > 0).rows
     tokens, n_rows, entries = len(train.labels), rows.count, len(rows.attribute)
     work, pairs = work_of(job, options, n_rows, tokens), int(np.sum(job.kinds & BIGRAM > 0))
-    virtual = {"unigram": n_rows * n_labels, "start": pairs * n_labels * bool(options.start),
+    virtual = {"unigram": n_rows * n_labels, "start": pairs * n_labels * bool(job.params.of_family.start),
                "bigram": pairs * n_labels**2}  # fmt: skip
     needed = {
         "process": PROCESS, "features": 3 * train.observations.nbytes + 40 * tokens,
@@ -135,7 +140,7 @@ class WhileTraining:
             if self.data is not dev:
                 self.data, self.found = dev, distinct_rows(dev.observations, chain.kinds & UNIGRAM > 0)
                 self.pairs = of_pairs_in(chain, dev)
-            scores = chain.gram.product(amounts, self.found.rows)
+            scores = said_of(chain, amounts, self.found.rows)
             weights = np.append(np.zeros(chain.cells), theta[chain.cells :])
             return blocks.best(self.laid_out(scores, weights), len(dev.labels), None)
 
@@ -145,6 +150,14 @@ class WhileTraining:
         for block in lattice_blocks(self.pairs, self.chain.layout, weights):
             block.lattice.here[:] += scores[self.found.of_position[block.positions]]
             yield block
+
+
+def said_of(chain: RowChain, amounts: np.ndarray, queries: AttributeRows) -> np.ndarray:
+    """Scores of other rows; where few rows support labels, by these alone."""
+    kept = np.flatnonzero(np.any(amounts != 0.0, axis=1))
+    if 2 * len(kept) > len(amounts):
+        return chain.gram.product(amounts, queries)
+    return Overlaps(selected(chain.rows, kept), len(chain.kinds), chain.degree).product(amounts[kept], queries)
 
 
 def of_pairs_in(chain: RowChain, data: Dataset) -> Dataset:

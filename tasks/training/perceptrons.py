@@ -6,22 +6,18 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from espalier.engine import warm_start
-from espalier.engine.families.labeller import Labeller
-from espalier.engine.families.perceptron import PerceptronLabeller
 from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.families.perceptron_training import PerceptronTraining
-from espalier.engine.families.perceptron_training import fit as learn
 from espalier.engine.optimise.monitor import Result
-from espalier.engine.weights.layout import Layout, make_layout
+from espalier.engine.weights.layout import make_layout
 from espalier.tasks import store
-from espalier.tasks.training.by_gradient import earlier_model, judge_of, models_of
+from espalier.tasks.training.by_gradient import judge_of
 from espalier.tasks.training.checkpoint import Checkpoint, key_of
 from espalier.tasks.training.job import Job, Options, Trained
+from espalier.tasks.training.perceptron_forms import PerceptronForm, dual_plan, form_of
 from espalier.tasks.training.plan import PROCESS, count_features, count_weights, sample
 from espalier.tasks.training.watcher import Watcher
 
-STARTS = ("perceptron", "crf", "memm")  # whose weights are a start: they score labels and pairs of them
 PART_VECTORS = 4  # of each part that is learned from by itself: theta, its sums, D, its marks
 VECTORS = 8  # of all weights: theta, its sums, D, its marks, variances, the model, the best, a copy on its way
 
@@ -44,6 +40,8 @@ def watched(job: Job) -> Options:
 
 def plan(job: Job) -> dict:
     """What it takes: the data, some vectors of weights, and scores of the longest sequence."""
+    if options_of(job).degree is not None:
+        return dual_plan(job, options_of(job))
     manifest, n_labels, options = job.manifest, len(job.labels), watched(job)
     shards = store.read_shards(job.root, "train", manifest)
     tokens, columns = sum(len(shard.labels) for shard in shards), len(manifest["columns"])
@@ -84,21 +82,19 @@ def seconds_of(job: Job, part, options: Options) -> float:
 
 
 def fit(job: Job) -> Trained:
-    """The weights of the epoch that does best on the development data; without these, of the last one."""
+    """The model of the epoch that does best on the development data; without these, of the last one."""
     options, asked = options_of(job), watched(job)
     job.progress.begin(options.epochs, "iteration")
-    initial, earlier = earlier_model(job, STARTS)
     data, dev = job.shards().read_all(job.weights), job.shards("dev")
     job.check_labels(data)
-    layout, dev_data = make_layout(asked.pairs, data, len(job.labels), job.kinds, asked.start), dev.read_all()
-    model_of = models_of(job, layout)
-    judge = judge_of(job, model_of, asked) if len(dev_data.weights) and asked.dev_every else None
+    form, dev_data = form_of(job, data, options), dev.read_all()
+    judge = judge_of(job, form.model_of, asked) if len(dev_data.weights) and asked.dev_every else None
     if judge is None:
         job.progress.say(f"no development data choose an epoch: the last of {options.epochs} at most is kept")
-    watcher = Watcher(dev_data, model_of, asked, job.progress, judge)
-    keeper = checkpoint(job, options, asked, initial, watcher)
-    result = watcher.chosen(learned(job, data, layout, options, earlier, watcher, keeper))
-    return told(job, result, layout, options, asked, watcher, keeper, bool(earlier))
+    watcher = Watcher(dev_data, form.model_of, asked, job.progress, judge)
+    keeper = checkpoint(job, options, asked, form.initial, watcher)
+    result = watcher.chosen(learned(form, watcher, keeper))
+    return told(job, result, form, options, asked, watcher, keeper)
 
 
 def checkpoint(
@@ -113,25 +109,18 @@ def checkpoint(
     )
 
 
-def learned(
-    job: Job, data, layout: Layout, options: PerceptronOptions, earlier: Labeller | None, watcher: Watcher,
-    keeper: Checkpoint,
-) -> Result:  # fmt: skip
+def learned(form: PerceptronForm, watcher: Watcher, keeper: Checkpoint) -> Result:
     """What the engine finds; when it is interrupted, the state after the last epoch is saved first."""
-    theta = None
-    if earlier:
-        scales = job.manifest.get("scales")
-        theta = warm_start.starting_point(earlier, layout, job.observations(), job.labels, scales)
     try:
-        return learn(data, layout, options, theta, watcher, None if keeper.seconds is None else keeper)
+        return form.learn(watcher, None if keeper.seconds is None else keeper)
     except BaseException as error:
         keeper.add_last_words(error)
         raise
 
 
 def told(
-    job: Job, result: Result, layout: Layout, options: PerceptronOptions, asked: Options, watcher: Watcher,
-    keeper: Checkpoint, warm: bool,
+    job: Job, result: Result, form: PerceptronForm, options: PerceptronOptions, asked: Options, watcher: Watcher,
+    keeper: Checkpoint,
 ) -> Trained:  # fmt: skip
     """The model with what its file says, and the figures of the stage."""
     own = {"pa": {"c": options.c}, "arow": {"gamma": options.gamma}}.get(options.update, {})
@@ -139,19 +128,21 @@ def told(
     info = job.described(
         update=options.update, lead=options.lead, average=options.average, epochs=options.epochs,
         pairs=asked.pairs, start=asked.start, stop_reason=result.stop_reason, iterations=result.iterations,
-        objective=result.objective, features=layout.size,
+        objective=result.objective, features=form.features,
         **own,
     )  # fmt: skip
     if watcher.best:
         info["best_iteration"] = watcher.best["iteration"]
-    model = PerceptronLabeller.compact(
-        layout, result.theta, job.observations(), job.labels, job.manifest["templates"], info
-    )
+    model = form.labeller(result, info)
+    active = sum(model.sizes().values())
     figures = {
-        "objective": result.objective, "iterations": result.iterations, "active": len(model.theta),
-        "features": layout.size, "stop_reason": result.stop_reason, "warm": warm,
-    }  # fmt: skip
+        "objective": result.objective, "iterations": result.iterations, "active": active,
+        "features": form.features, "stop_reason": result.stop_reason, "warm": form.initial is not None,
+    } | ({} if options.degree is None else {"rows": model.support.rows.count})  # fmt: skip
     kept = f", the best of them {watcher.best['iteration']}" if watcher.best else ""
     mixed = f", the weights of {options.parts} parts mixed" if options.parts > 1 else ""
-    note = f"{len(model.theta):,} active weights of {layout.size:,}; {result.iterations} epochs{kept}{mixed}"
+    what = f"{active:,} active weights of {form.features:,}"
+    if options.degree is not None:
+        what = f"{figures['rows']:,} rows support labels"
+    note = f"{what}; {result.iterations} epochs{kept}{mixed}"
     return Trained(model, result.trace, watcher.seconds, figures, note, keeper=keeper)

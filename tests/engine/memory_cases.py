@@ -25,7 +25,7 @@ from espalier.engine.data.bags import bags_of_matrix  # noqa: E402
 from espalier.engine.data.dataset import UNKNOWN, Dataset  # noqa: E402
 from espalier.engine.decoding import decode  # noqa: E402
 from espalier.engine.estimator import CRF  # noqa: E402
-from espalier.engine.families import gp, hmm, hmsvm  # noqa: E402
+from espalier.engine.families import gp, hmm, hmsvm, perceptron  # noqa: E402
 from espalier.engine.families.boosting_options import BOUNDS, BoostingOptions  # noqa: E402
 from espalier.engine.families.boosting_training import fit as fit_boosting  # noqa: E402
 from espalier.engine.families.gp_options import METHODS, GpOptions  # noqa: E402
@@ -344,6 +344,10 @@ def kernel_machines():
         for slack in SLACKS:
             options = HmsvmOptions(2, 0.1, slack=slack, margin="hamming", max_iterations=3)
             model = hmsvm.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
+            found += [model.support.weight, model.theta, model.best(model.renumbered(packed.dataset, names))]
+        for update in ("perceptron", "pa"):
+            options = PerceptronOptions(update, degree=2, epochs=3)
+            model = perceptron.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
             found += [model.support.weight, model.theta, model.best(model.renumbered(packed.dataset, names))]
     return found
 

@@ -416,6 +416,7 @@ OTHERS = {
     "update": "pa", "lead": "hamming", "c": 0.5, "gamma": 2.0, "epochs": 3, "average": False,
     "scheme": None, "degree": 3, "kappa": 0.5, "eta": 2.0, "method": "sparse", "share": 0.5, "coordinates": 3,
     "threshold": 0.01, "pick": "gradient", "C": 2.0, "slack": "squared", "margin": "hamming", "gap": 0.1,
+    "bound": "tight", "examples": "positions", "rounds": 9, "epsilon": 0.01,
 }  # fmt: skip
 
 

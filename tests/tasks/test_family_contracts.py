@@ -4,6 +4,7 @@ What models answer is held to contracts in tests/engine/test_families.py.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -303,6 +304,42 @@ def test_a_sweep_follows_the_path(tmp_path, family):
 def test_a_sweep_is_refused_where_it_cannot(tmp_path, family):
     with pytest.raises(EspalierError, match=f"^{family} cannot follow a path of penalties: set model.family to one of"):
         sweep.main(tmp_path, params_of(family), Progress())
+
+
+# ---- another form of a family
+
+
+@pytest.mark.parametrize("contract", [
+    test_the_whole_pipeline, test_a_model_of_the_pipeline_is_one_of_python,
+    test_the_same_bytes_for_any_threads_and_shards, test_letters_that_training_has_not_seen,
+    test_partial_labels_are_refused_where_it_cannot,
+    test_interrupted_it_ends_with_the_same_bytes,
+])  # fmt: skip
+def test_a_perceptron_with_a_kernel_keeps_the_contracts(tmp_path, monkeypatch, contract):
+    monkeypatch.setitem(globals(), "params_of", partial(params_of, degree=2))
+    contract(tmp_path, "perceptron")
+    model = tmp_path / store.CANDIDATE
+    if model.is_file():
+        assert load(model).info["degree"] == 2
+
+
+@pytest.mark.parametrize("words", [["a", "e", "i", "o", "u"] * 4, ["b", "a"] * 10], ids=["one label", "one position"])
+def test_a_perceptron_with_a_kernel_of_one_label_and_of_one_position(tmp_path, monkeypatch, words):
+    monkeypatch.setitem(globals(), "params_of", partial(params_of, degree=2))
+    test_one_label_and_sequences_of_one_position(tmp_path, "perceptron", words)
+
+
+def test_a_perceptron_with_a_kernel_and_earlier_models(tmp_path):
+    """It starts from none, and is none to start from."""
+    params = params_of("perceptron", degree=2)
+    run_stages(tmp_path, params, *DATA, "train")
+    (tmp_path / store.CANDIDATE).rename(tmp_path / "earlier.model")
+    params.train.initial = "earlier.model"
+    with pytest.raises(EspalierError, match="^perceptron.degree is 2 and train.initial 'earlier.model': .*null"):
+        run_stages(tmp_path, params, "train")
+    params.perceptron.degree = None
+    with pytest.raises(EspalierError, match="^train.initial is 'earlier.model', a model .* rows support"):
+        run_stages(tmp_path, params, "train")
 
 
 # ---- a family that says nothing of how likely its labels are
