@@ -121,7 +121,7 @@ def _closed(line: int, inside: list, name: str) -> Tree:
     if words and (len(children) > 1 or not label):
         raise EspalierError(
             f"line {line} of {name}: {words[0][:40]!r} stands beside others in a bracket: expected a tag and one "
-            "word, or a label and brackets"
+            "word, or a label and brackets (ingest.bare takes lines whose brackets have no labels)"
         )
     return Tree(label or TOP, children)
 
@@ -207,6 +207,12 @@ def tag_of(piece: str) -> str:
     at = next((n for n, (part, _) in enumerate(found) if part == UNSEEN), 0)
     closed = at + 1 < len(found) and found[at + 1][0] == ")"
     return found[at - 1][1] if at and closed else ""
+
+
+def labels_above(piece: str) -> list[str]:
+    """The labels of the brackets that open before a word, without its tag."""
+    found = [label for part, label in _parts(piece) if part.startswith("(")]
+    return found[:-1] if tag_of(piece) else found
 
 
 def tree_of(labels: Sequence[str], words: Sequence[str] | None = None) -> Tree | None:

@@ -13,7 +13,7 @@ READING = (
         "--from",
         dest="format",
         metavar="FORMAT",
-        help="conll, conllu, jsonl, arrow, parquet or crfsuite (by the name of the file)",
+        help="conll, conllu, jsonl, arrow, parquet, crfsuite or brackets (by the name of the file)",
     ),
     argument("--separator", help="conll: between columns (any run of blanks and tabs)"),
     argument("--comment", help="conll: lines that begin with this are left out (none)"),
@@ -85,8 +85,12 @@ def profile(args) -> None:
 
 
 def _profiled(args) -> tuple:
-    """Blocks, names of files and what places are counted in: of the files named, else of the project's source."""
+    """Blocks, names of files and what places are counted in: of the files named, else of the project's source.
+
+    Of trees the tags are looked at.
+    """
     from espalier.tasks import formats
+    from espalier.tasks.sources import with_tags
 
     if args.files:
         root, patterns, options = Path("."), args.files, reading_of(args)
@@ -106,5 +110,6 @@ def _profiled(args) -> tuple:
             raise EspalierError("ingest.path is null: name the file to profile, here or there")
         patterns, options = [ingest.path, *(ingest.more or [])], reading_of(args, files.reading(ingest))
     paths = [path for pattern in patterns for path in formats.expand(root, pattern)]
-    unit = formats.format_of(paths[0], options.format)[1].unit
-    return formats.read_located(paths, options, not args.unlabelled), paths, unit
+    item = formats.format_of(paths[0], options.format)[1]
+    blocks = formats.read_located(paths, options, not args.unlabelled)
+    return map(with_tags, blocks) if item.trees else blocks, paths, item.unit

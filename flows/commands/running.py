@@ -69,10 +69,12 @@ def summary(project) -> str:
     nouns = store.read_manifest(project.root)["nouns"]
     decision = store.last_decision(project.root)
     active = active_of(metrics)
+    parts = ", ".join(f"{count:,} {kind}" for kind, count in active.items())
+    many = f"{sum(active.values()):,}"
     lines = [
         headline.in_one_line(metrics, nouns),
-        f"active features {sum(active.values()):,} of {metrics['features']:,} "
-        f"({', '.join(f'{count:,} {kind}' for kind, count in active.items())})",
+        f"rules {many} ({parts})" if "brackets" in metrics else
+        f"active features {many} of {metrics['features']:,} ({parts})",
         *headline.verdict_lines(decision),
         f"report {project.root / store.REPORT}",
     ]

@@ -40,11 +40,13 @@ def is_trees(info: Mapping) -> bool:
 
 
 def with_tags(tokens: pl.DataFrame) -> pl.DataFrame:
-    """The tokens with their tags in place of pieces of trees."""
+    """The tokens with their tags in place of pieces of trees; without labels where brackets have none."""
     if "label" not in tokens.columns:
         return tokens
     every = tokens["label"].unique()
     tags = pl.Series([tag_of(piece) for piece in every], dtype=pl.String)
+    if any(piece and not tag for piece, tag in zip(every, tags, strict=True)):
+        return tokens.drop("label")
     return tokens.with_columns(label=pl.col("label").replace_strict(every, tags, return_dtype=pl.String))
 
 

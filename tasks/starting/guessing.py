@@ -16,6 +16,7 @@ from espalier.tasks import formats
 from espalier.tasks.formats import Reading
 from espalier.tasks.formats.streams import BOM, pieces
 from espalier.tasks.formats.tables import ARROW_FILE
+from espalier.tasks.starting import treebanks
 
 HEAD_BYTES = 1 << 20  # that are looked at
 SEPARATORS = {None: "blanks or tabs", "\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
@@ -45,6 +46,9 @@ def guess(path: Path, told: Reading) -> Guess:
         return Guess(replace(how, columns=("FORM",)), said)
     if name == "jsonl":
         return _fields(head, how, said)
+    if name == "brackets" and treebanks.is_bare(_lines(head)):
+        said.append("brackets have no labels: a line is a string whose brackets no tree may cross")
+        return Guess(replace(how, bare=True), said)
     return Guess(how, said)
 
 
@@ -84,6 +88,8 @@ def _by_content(path: Path, head: bytes) -> str:
         return "jsonl"
     if re.match(rb"\[\s*\{", begin):
         raise EspalierError(f"{path}: is a list of JSON; expected an object on each line, as `jq -c '.[]'` writes")
+    if treebanks.begins_with_tree(begin):
+        return "brackets"
     lines = [line for line in _lines(head) if not line.startswith("#")]
     if lines and all(re.match(r"[0-9]+([.-][0-9]+)?\t", line) and line.count("\t") == 9 for line in lines):
         return "conllu"

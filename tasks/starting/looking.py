@@ -4,6 +4,7 @@ Everything that comes back was seen in the files; `said` has a sentence for what
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from espalier.tasks.formats.labels import JOINT
 from espalier.tasks.formats.lists import NO_NUMBER
 from espalier.tasks.ingest import input_fractions, partly_labelled
 from espalier.tasks.pages.page import count, percent
+from espalier.tasks.sources import with_tags
 from espalier.tasks.sources.profile import BETWEEN, MARK, Profiler
 from espalier.tasks.sources.sequence_hashes import input_hashes
+from espalier.tasks.starting import treebanks
 from espalier.tasks.starting.guessing import guess
 
 ROLES = {"test": ("test", "testb", "eval"), "dev": ("dev", "devel", "valid", "validation", "testa")}
@@ -48,6 +51,7 @@ class Found:
     letters: bool  # tokens are single characters
     columns: list[OtherColumn]
     said: list[str] = field(default_factory=list)
+    trees: bool = False  # not labels of tokens
     share: float = 0.1  # of development and of test data that are split off
     seed: int = 0
 
@@ -91,11 +95,14 @@ def look(files: dict[str, list[Path]], told: Reading) -> Found:
     first = files["train"][0]
     how, said = guess(first, told)
     seen = _Seen(files["train"], how)
-    how, more = with_marks(seen.profile, how, told)
-    if more:
-        seen = _Seen(files["train"], how)
-    said += [_labels_told(seen.profile), *more]
-    found = Found(files, how, seen.profile, seen.letters >= LETTERS, seen.columns, said)
+    if seen.trees:
+        said.append(treebanks.labels_told(seen.profile, seen.brackets))
+    else:
+        how, more = with_marks(seen.profile, how, told)
+        if more:
+            seen = _Seen(files["train"], how)
+        said += [_labels_told(seen.profile), *more]
+    found = Found(files, how, seen.profile, seen.letters >= LETTERS, seen.columns, said, seen.trees)
     said.append(f"tokens are {'letters' if found.letters else 'words'} ({percent(seen.letters)} of them are single "
                 "characters)")  # fmt: skip
     said += _findings(seen.profile)
@@ -111,12 +118,15 @@ class _Seen:
 
     def __init__(self, paths: list[Path], how: Reading):
         profiler, self.hashes, self.letters, self.columns = Profiler([str(path) for path in paths]), [], 0.0, []
+        self.trees, self.brackets = formats.format_of(paths[0], how.format)[1].trees, Counter()
         for block in formats.read_located(paths, how, True):
             if not self.columns:
                 names = formats.input_names(block)
                 self.letters = float((block["x0"].str.len_chars() == 1).mean())
                 self.columns = [_column(block[name]) for name in names[1:]]
-            profiler.add(block)
+            if self.trees:
+                self.brackets += treebanks.brackets_of(block)
+            profiler.add(with_tags(block) if self.trees else block)
             self.hashes.append(input_hashes(block.drop("file", "line")))
         self.profile = profiler.result()
         self.inputs = np.concatenate(self.hashes)
@@ -182,7 +192,8 @@ def _overlap(paths: list[Path], how: Reading, role: str, seen: _Seen) -> str:
     hashes, labels = [], set()
     for block in formats.read_blocks(paths, how, True):
         hashes.append(input_hashes(block))
-        labels |= set(block["label"].unique())
+        tagged = with_tags(block) if seen.trees else block
+        labels |= set(tagged["label"].unique()) if "label" in tagged.columns else set()
     inputs = np.concatenate(hashes)
     again = int(np.isin(inputs, seen.inputs).sum())
     new = sorted(label for label in labels - set(seen.profile["labels"]) if label and JOINT not in label)
@@ -214,8 +225,10 @@ def _split(found: Found) -> None:
 def _try_out(found: Found, wanted: list[str]) -> None:
     """A seed by which the test data have a sequence whose labels training knows."""
     tokens = pl.concat(list(formats.read_blocks(found.files["train"], found.how, True)), rechunk=True)
-    labels = tokens.group_by("sequence", maintain_order=True).agg(pl.col("label").unique())["label"].to_list()
     partial = partly_labelled(tokens)
+    tokens = with_tags(tokens) if found.trees else tokens
+    tokens = tokens if "label" in tokens.columns else tokens.with_columns(label=pl.lit(""))
+    labels = tokens.group_by("sequence", maintain_order=True).agg(pl.col("label").unique())["label"].to_list()
     for share in [share for share in SHARES if share >= found.share]:
         for seed in range(SEEDS):
             fractions = np.where(partial, 1.0, input_fractions(tokens, f"split{seed}"))  # these stay in training

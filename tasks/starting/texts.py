@@ -10,6 +10,7 @@ from espalier.engine.text.pattern_sets import shipped_text
 from espalier.engine.text.templates import parse
 from espalier.tasks.pages.page import count
 from espalier.tasks.params import LETTER_TEMPLATES
+from espalier.tasks.starting import treebanks
 from espalier.tasks.starting.looking import Found, OtherColumn
 
 PARAMS, TEMPLATES, IGNORED = "params.yaml", "templates.txt", ".gitignore"
@@ -50,6 +51,8 @@ def for_files(root: Path, found: Found, templates: str | None = None) -> tuple[d
 
     `templates` names some that come along; without it they are made for the columns.
     """
+    if found.trees:
+        return _for_trees(root, found, templates)
     kind = "letters" if found.letters else "entities" if found.entities else "words"
     if templates:
         lines, told = shipped_text(templates).rstrip("\n").split("\n"), f"of {templates}, which looks at words alone"
@@ -64,6 +67,24 @@ def for_files(root: Path, found: Found, templates: str | None = None) -> tuple[d
     said.append(f"penalties: rho1 {rho1:g}, rho2 {rho2:g}, which did well on {kind}; crf.rho1: auto looks for others")
     sections = {"ingest": _ingest(root, found), **_rest(kind, count_lines), "weigh": NO_POOL}
     return _files(sections, lines), said
+
+
+def _for_trees(root: Path, found: Found, templates: str | None) -> tuple[dict[str, str], list[str]]:
+    """The project for a treebank."""
+    if templates not in (None, treebanks.TEMPLATES):
+        raise EspalierError(
+            f"the templates {templates} are for labels of words, and {found.files['train'][0]} holds trees: leave "
+            f"--templates out, or say {treebanks.TEMPLATES}"
+        )
+    bare = found.how.bare
+    lines = treebanks.BARE_LINES if bare else shipped_text(treebanks.TEMPLATES).rstrip("\n").split("\n")
+    seen = f"templates: {count(len(parse(lines, TEMPLATES)), 'line')}, what a grammar sees of a word"
+    sections = {
+        "ingest": _ingest(root, found), "model": treebanks.MODEL,
+        "template": [("file", TEMPLATES, "what a grammar sees of a word, with comments")],
+        "pcfg": treebanks.GRAMMAR[bare], "train": treebanks.TRAIN[bare], "weigh": NO_POOL,
+    }  # fmt: skip
+    return _files(sections, lines), [seen, treebanks.TOLD[bare]]
 
 
 def _rest(kind: str, templates: int) -> dict[str, list[Entry]]:
@@ -99,6 +120,8 @@ def _ingest(root: Path, found: Found) -> list[Entry]:
         "unknown": "label of tokens whose label is not known",
         "set_separator": "between labels of which one is right",
     }
+    if how.bare:
+        entries.append(("bare", True, "brackets have no labels; a line is a string whose brackets no tree may cross"))
     for key, comment in named.items():
         value = getattr(how, key)
         if value is not None:

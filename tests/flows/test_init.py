@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from stage_runs import tree
+from tree_data import trees
 
+from espalier.engine.text.pattern_sets import shipped_text
 from espalier.engine.text.templates import parse
 from espalier.tasks import store
+from espalier.tasks.formats import Reading
 from espalier.tasks.params import LETTER_TEMPLATES, load_params
 from espalier.tasks.starting import texts
-from espalier.tasks.starting.guessing import label_column
+from espalier.tasks.starting.guessing import guess, label_column
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTITIES = "Ann B-PER\nsaw O\nRome B-LOC\n\nBob B-PER\nran O\n\nLee B-PER\nsaw O\nAnn B-PER\n\nRome B-LOC\nfell O\n"
@@ -290,6 +293,61 @@ def test_what_runs_write_is_what_the_repository_ignores():
     last = lines.index("# what the examples make")
     ours = [line for line in lines[first:last] if line and line[0] == "/"]
     assert list(texts.WRITTEN_BY_RUNS) == ours
+
+
+# ---- trees
+
+
+def test_a_treebank_becomes_a_project_of_a_grammar_that_runs(espalier, tmp_path):
+    made(tmp_path, "\n".join(trees(60)), "raw/train.mrg")
+    made(tmp_path, "\n".join(trees(10, 1)), "raw/test.mrg")
+    code, out, err = espalier("init", "raw/train.mrg", "--test", "raw/test.mrg")
+    assert (code, err) == (0, "")
+    for text in (
+        "raw/train.mrg: 60 sequences", "4 labels of brackets: NP, PP, S, VP; 6 tags: DT, NN, ",
+        "judged by the F1 of labelled brackets",
+        "raw/test.mrg: 10 sequences for the test", "templates: 5 lines, what a grammar sees of a word",
+        "model: a probabilistic grammar, its rules counted from the trees",
+    ):  # fmt: skip
+        assert text in out
+    for text in ("penalties", "tagging scheme", "labels that training does not have", "seen once alone", "*)"):
+        assert text not in out
+    params = load_params(tmp_path / "params.yaml")
+    assert (params.model.family, params.pcfg.training, params.template.file) == ("pcfg", "counts", "templates.txt")
+    assert (tmp_path / "templates.txt").read_text().rstrip() == shipped_text("trees").rstrip()
+    code, out, err = espalier("run", "--direct", "--quiet")
+    assert code == 0, err
+    assert out.startswith("F1 of brackets ") and "\nrules " in out and " binary, " in out
+    code, out, _ = espalier("profile")
+    assert code == 0 and "DT " in out and "(NP" not in out and "tagging scheme" in out
+
+
+def test_trees_are_told_by_what_a_file_holds(espalier, tmp_path):
+    made(tmp_path, "\n\n".join(tree.replace(" (VP", "\n  (VP") for tree in trees(30)), "bank.txt")
+    code, out, _ = espalier("-C", "a", "init", "bank.txt")
+    assert code == 0 and "format: brackets (trees in Penn brackets), by what the file holds" in out
+    assert ingest_of(tmp_path / "a")["format"] == "brackets" and "bare" not in ingest_of(tmp_path / "a")
+    made(tmp_path, "".join(f"((DT NN) (VBZ (w{k} NN)) .)\n" for k in range(60)), "strings.txt")
+    code, out, _ = espalier("-C", "b", "init", "strings.txt")
+    assert code == 0 and "240 brackets without labels; judged by the F1 of unlabelled brackets" in out
+    assert ingest_of(tmp_path / "b")["bare"] is True
+    params = load_params(tmp_path / "b" / "params.yaml")
+    assert (params.pcfg.training, params.pcfg.symbols, params.pcfg.rare) == ("inside-outside", 14, 0)
+    made(tmp_path, "( O\n(S O\n) O\n\n( O\n", "brackets.conll")
+    assert "2 labels" not in espalier("-C", "c", "init", "brackets.conll")[1]
+    assert guess(tmp_path / "brackets.conll", Reading()).how.format is None
+
+
+def test_templates_of_labels_are_refused_for_trees(espalier, tmp_path):
+    made(tmp_path, "\n".join(trees(30)), "bank.mrg")
+    code, _, err = espalier("init", "bank.mrg", "--templates", "S1")
+    assert code == 1 and "the templates S1 are for labels of words, and bank.mrg holds trees" in err
+
+
+def test_a_bracket_without_a_label_names_what_reads_it(espalier, tmp_path):
+    made(tmp_path, "\n".join([*trees(5), "(S (NP (DT the) dog))"]), "bank.mrg")
+    code, _, err = espalier("init", "bank.mrg")
+    assert code == 1 and "line 6 of bank.mrg: 'dog' stands beside others in a bracket" in err and "ingest.bare" in err
 
 
 # ---- corpora
