@@ -13,40 +13,26 @@ several, it is a set (or list, or tuple) of them.
 
 from __future__ import annotations  # help(CRF) shows types by their names
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from espalier.engine import warm_start, warm_up
-from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, check_label_count, select
+from espalier.engine.data.dataset import UNKNOWN, Dataset, any_in_sequence, select
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.families import family as family_of
-from espalier.engine.families import gp, hmm, hmsvm, perceptron_dual, require
 from espalier.engine.families import load as load_model
-from espalier.engine.families.boosting import ROUNDS, rounds_of
-from espalier.engine.families.boosting_options import BoostingOptions
-from espalier.engine.families.boosting_training import fit as fit_boosting
-from espalier.engine.families.gp_options import METHODS, PICKS, GpOptions
-from espalier.engine.families.gp_training import fit_gp
-from espalier.engine.families.hmm_options import NEEDS_LABELS, ORDERS, TRAININGS, HmmOptions
-from espalier.engine.families.hmm_training import emitting, fit_tables, space_of
-from espalier.engine.families.hmsvm_options import MARGINS, SLACKS, HmsvmOptions
-from espalier.engine.families.hmsvm_training import fit_hmsvm
-from espalier.engine.families.labeller import DECODERS, Labeller
-from espalier.engine.families.memm import PER_LABEL, SHARED, per_label_kinds
-from espalier.engine.families.objectives import OBJECTIVES, objective_of, refuse_triples
-from espalier.engine.families.perceptron import DualPerceptronLabeller
-from espalier.engine.families.perceptron_options import PerceptronOptions
-from espalier.engine.families.perceptron_training import fit as fit_perceptron
-from espalier.engine.families.support import MOST_DEGREE
+from espalier.engine.families.labeller import DECODERS, Labeller, WeightLabeller
+from espalier.engine.families.objectives import OBJECTIVES
+from espalier.engine.fitting import fits
+from espalier.engine.fitting.asked import Asked, check, is_generative, must
+from espalier.engine.fitting.encoding import ATTRIBUTES, Encoded, encoded
 from espalier.engine.interface.conventions import Conventions, not_fitted
-from espalier.engine.interface.fit_line import FitLine, fit_line
+from espalier.engine.interface.fit_line import fit_line
 from espalier.engine.interface.inputs import (
     Inputs,
     Labels,
@@ -59,54 +45,18 @@ from espalier.engine.interface.inputs import (
     token_weights,
 )
 from espalier.engine.interface.notebook import page_of
-from espalier.engine.interface.observations import check_characters, dataset_of, observations_of, rows_of
+from espalier.engine.interface.observations import dataset_of, observations_of, rows_of
 from espalier.engine.labels.abstention import check_limit, unsure
-from espalier.engine.labels.measures import measure_of
-from espalier.engine.labels.scheme import Transitions, named, transitions_of
-from espalier.engine.losses.chain_objective import active_weights
-from espalier.engine.losses.fixed_transitions import refuse_broken
-from espalier.engine.losses.loss_table import LOG, check_loss, check_pi
-from espalier.engine.optimise.penalty import ElasticNet
-from espalier.engine.optimise.solver_table import SOLVERS, fitting
-from espalier.engine.optimise.solvers import minimise
-from espalier.engine.penalty_search import Development, PathOptions, Search, held_out
+from espalier.engine.labels.scheme import transitions_of
+from espalier.engine.losses.loss_table import LOG
+from espalier.engine.optimise.solver_table import fitting
 from espalier.engine.runtime import compiling
-from espalier.engine.text.gazetteers import read_list
-from espalier.engine.text.pattern_sets import is_shipped, shipped_lines
-from espalier.engine.text.templates import (
-    Template,
-    check_columns,
-    learned_columns,
-    list_files,
-    parse,
-    resolve,
-    with_room,
-)
-from espalier.engine.text.values import scaled_dataset, unit_scales
-from espalier.engine.weights.layout import Layout, make_layout, observation_kinds
-from espalier.engine.weights.stop_twins import ends_of, with_twin_kinds, with_twin_texts, with_twins
+from espalier.engine.text.templates import Template, with_room
+from espalier.engine.text.values import scaled_dataset
 
-ATTRIBUTES = "U:%a"  # stands in the model file for observations that came from attributes, not templates
-WORDS = ["U:%x[0,0]", "B"]  # the templates of an HMM that is given none: a label emits the token
-AUTO = "auto"  # rho1 that held-out sequences choose
-NUMBERS = (
-    "rho2", "tolerance", "dev_share", "smoothing", "power", "alpha", "kappa", "eta", "share", "threshold", "C",
-    "gap", "c", "gamma", "epsilon",
-)  # fmt: skip
-WHOLE_NUMBERS = (
-    "max_iterations", "min_count", "seed", "rare", "restarts", "batch", "coordinates", "epochs", "rounds",
-)  # fmt: skip
-NO_STOP = {
-    "memm": "a label there is normalised given the one before it, and an end that is no label cannot be; leave it out",
-    "hmm": "the end of a sequence is one of its events in any case; leave it out",
-    "gp": "its weights of pairs are of labels in a row alone; leave it out",
-    "hmsvm": "its weights of pairs are of labels in a row alone; leave it out",
-}
 STARTS = {
     "hmm": ("hmm",), "perceptron": ("perceptron", *OBJECTIVES), "boosting": ("boosting", "perceptron", *OBJECTIVES),
 }  # whose models are one for a training, if others
-WITH_SCHEME = ("crf", "boosting")  # that can be trained within the transitions of a scheme
-PARAMETERS = "estimator"  # in a model's info: the parameters that it was fitted with
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,19 +72,6 @@ def _says_when_compiling(method: Callable[Concatenate[Estimator, P], R]) -> Call
             return method(self, *arguments, **options)
 
     return call
-
-
-class Encoded(NamedTuple):
-    """Training data in numbers, and what the numbers stand for."""
-
-    data: Dataset
-    observations: list[str]
-    kinds: npt.NDArray[np.uint8]  # what each observation carries, as bits
-    labels: list[str]
-    lines: list[str]  # the templates
-    lists: dict[str, list[str]]  # of names, that the templates speak of
-    streams: list[int]  # the template of each observation, where each makes one at every position; else empty
-    scales: dict[str, float]  # what the values of observations were multiplied by, where it is not 1
 
 
 class CRF(Conventions):
@@ -358,22 +295,23 @@ class CRF(Conventions):
         >>> CRF(rho1=0.1).fit([["a", "b"], ["b"]], [["X", "Y"], [None]], sample_weight=[2, 1])
         CRF(rho1=0.1)
         """
-        self._check()
+        asked = Asked(**self.get_params())
+        check(asked)
         sequences = sequences_of(X)
         labels = labels_of(y, sequences, is_table(X))
-        train = self._encoded(
-            sequences, labels, sequence_weights(sample_weight, sequences), token_weights(token_weight, sequences)
+        train = encoded(
+            asked, sequences, labels, sequence_weights(sample_weight, sequences), token_weights(token_weight, sequences)
         )
         if self.family == "crf" and fitting(self.solver) == fitting("auto"):
             warm_up.before_first_fit()
         if start_from is not None:
-            self._require("warm_start", "leave start_from out")
+            must(asked, "warm_start", "leave start_from out")
         if len(train.data.labels) and train.data.labels.min() < 0:
-            self._require("partial", "leave sequences without labels out")
-        if not self._generative:  # sequences without labels teach nothing
+            must(asked, "partial", "leave sequences without labels out")
+        if not is_generative(self.family):  # sequences without labels teach nothing
             labelled = np.flatnonzero(any_in_sequence(train.data, train.data.labels != UNKNOWN))
             train = train._replace(data=select(train.data, labelled))
-        self._trained(train, None if start_from is None else _model_of(start_from, self.family))
+        self._trained(asked, train, None if start_from is None else _model_of(start_from, self.family))
         return self
 
     @property
@@ -534,117 +472,12 @@ class CRF(Conventions):
             raise not_fitted("this CRF has not been fitted: call fit or load first")
         return self.model_
 
-    @property
-    def _generative(self) -> bool:
-        """Whether its family is one of inputs and labels together: each template makes one of its observations."""
-        return "likelihood" in family_of(self.family).can
-
-    def _require(self, ability: str, otherwise: str) -> None:
-        require(self.family, ability, otherwise, "family")
-
     # Training ----------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """Refuse parameters of a wrong kind; what they must be beyond that is said where they are used."""
-        require(self.family, "labels", setting="family")
-        if self.stop and self.family != "crf":
-            why = NO_STOP.get(self.family, "only a crf has them; leave it out")
-            raise EspalierError(f"stop is {self.stop!r} and family {self.family!r}: {why}")
-        if self.scheme is not None and (not isinstance(self.scheme, str) or self.family not in WITH_SCHEME):
-            raise EspalierError(
-                f"scheme is {brief(self.scheme)} and family {self.family!r}: expected None, or with family "
-                f"{' or '.join(map(repr, WITH_SCHEME))} {AUTO!r} or the name of a tagging scheme"
-            )
-        if not _is_number(self.rho1, Real) and self.rho1 != AUTO:
-            raise EspalierError(f"rho1 is {quoted(self.rho1)}: expected a number of at least 0, or {AUTO!r}")
-        if self.weights not in (SHARED, PER_LABEL) or (self.weights == PER_LABEL and self.family != "memm"):
-            raise EspalierError(
-                f"weights is {quoted(self.weights)} and family {self.family!r}: expected 'shared', or 'per-label' with "
-                "family 'memm'"
-            )
-        if self.weights == PER_LABEL and not self.start:
-            raise EspalierError(
-                "weights is 'per-label' and start False: the first label of a sequence would have no weight; set start "
-                "to True"
-            )
-        for names, kind, words in ((NUMBERS, Real, "number"), (WHOLE_NUMBERS, Integral, "whole number")):
-            for name in names:
-                if not _is_number(getattr(self, name), kind):
-                    raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected a {words} of at least 0")
-        for name in ("scale", "average"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise EspalierError(f"{name} is {brief(getattr(self, name))}: expected True or False")
-        check_loss(self.loss, self.family)
-        check_pi(self.pi)
-        for name, known in (("training", tuple(TRAININGS)), ("order", ORDERS), ("method", tuple(METHODS)),
-                            ("pick", PICKS), ("slack", tuple(SLACKS)), ("margin", tuple(MARGINS))):  # fmt: skip
-            if getattr(self, name) not in known:
-                raise EspalierError(f"{name} is {quoted(getattr(self, name))}: expected one of {', '.join(known)}")
-        for name, least, most in (
-            ("restarts", 1, None), ("batch", 1, None), ("power", 1e-3, None), ("alpha", 0.5, 1),
-            ("kappa", 1e-9, None), ("eta", 1e-9, None), ("share", 1e-6, None), ("coordinates", 1, None),
-            ("C", 1e-9, None),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value < least or (most is not None and value > most):
-                up_to = "" if most is None else f" and at most {most}"
-                raise EspalierError(f"{name} is {quoted(value)}: expected a number of at least {least:g}{up_to}")
-        if self.degree is not None and not (_is_number(self.degree, Integral) and 1 <= self.degree <= MOST_DEGREE):
-            raise EspalierError(
-                f"degree is {quoted(self.degree)}: expected a whole number of at least 1 and at most {MOST_DEGREE}, or "
-                "None"
-            )
-        if not (self.templates is None or isinstance(self.templates, str) or _are_texts(self.templates)):
-            raise EspalierError(f"templates is {brief(self.templates)}: expected a list of lines, a text or None")
-
-    def _encoded(
-        self, sequences: list[list[Any]], labels: list[list[Any]], weights: npt.NDArray[np.float64] | None,
-        weights_of_tokens: list[float] | None,
-    ) -> Encoded:  # fmt: skip
-        """The training data in numbers; observations and labels are those that occur in them."""
-        templates, lists = self._resolved(sequences)
-        texts = [observations_of(templates, rows, n) for n, rows in enumerate(sequences)]
-        counts: dict[str, int] = {}
-        for row in (row for rows in texts for row in rows):
-            for item in row:
-                text = item if isinstance(item, str) else item[0]
-                counts[text] = counts.get(text, 0) + 1
-        names = [text for text, count in counts.items() if count >= self.min_count]
-        classes = sorted({label for row in labels for value in row for label in possible(value)})
-        check_label_count(len(classes))
-        check_characters(names, classes, sequences, labels)
-        ids, label_sets = codes(labels, classes)
-        data = dataset_of(
-            texts, {text: i for i, text in enumerate(names)}, ids, weights, label_sets, weights_of_tokens
-        )  # fmt: skip
-        if len(data.valued):
-            self._require("values", "leave values out")
-            if self.weights == PER_LABEL:
-                raise EspalierError(
-                    f"weights is {self.weights!r} and there are values, which have weights for single labels only: "
-                    "set weights to 'shared' or leave values out"
-                )
-        scales: dict[str, float] = {}
-        if self.scale and len(data.valued):
-            factors = unit_scales([(data.observations, data.valued, data.values)], len(names))
-            data = scaled_dataset(data, factors)
-            scales = {text: factor for text, factor in zip(names, factors.tolist(), strict=True) if factor != 1.0}
-        if any(template.kind == "T" for template in templates):
-            refuse_triples(self.family, self.loss, self.scheme is not None)
-        streams = _streams(templates, texts, names) if self._generative else []
-        lines = [template.line for template in templates] or [ATTRIBUTES, "B"]
-        kinds = per_label_kinds(names) if self.weights == PER_LABEL else observation_kinds(names)
-        if self.stop:
-            data = with_twins(data, ends_of(kinds, "stop"))
-            names, kinds = with_twin_texts(names, kinds), with_twin_kinds(kinds)
-        return Encoded(data, names, kinds, classes, lines, lists, streams, scales)
-
-    def _trained(self, train: Encoded, earlier: Labeller | None) -> None:
+    def _trained(self, asked: Asked, train: Encoded, earlier: WeightLabeller | None) -> None:
         """Set `model_` and `trace_`, and tell of it on the way."""
         with fit_line(self.verbose, self.max_iterations) as line:
-            trainers = {"hmm": self._hidden_markov, "gp": self._by_kernel, "hmsvm": self._by_kernel,
-                        "perceptron": self._by_mistakes, "boosting": self._by_rounds}  # fmt: skip
-            trainers.get(self.family, self._by_gradient)(train, earlier, line)
+            self.model_, self.trace_ = fits.fit(asked, train, earlier, line)
             self._tell(self.model_.info)
             if self.verbose:
                 record = self.trace_[-1]
@@ -654,182 +487,6 @@ class CRF(Conventions):
                     f"{self.model_.info['features']:,}"
                 )
 
-    def _by_gradient(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
-        """Minimise the penalised loss of a chain of weights."""
-        penalty, theta0 = self._penalty(train, line), None
-        layout = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start)
-        if earlier is not None:
-            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
-        transitions, keeps = self._transitions(train), {}
-        if transitions is not None:
-            refuse_broken(train.data, layout, transitions, train.labels, "scheme", "None")
-            keeps = {"scheme": named(train.labels, str(self.scheme))}
-        solver = fitting(self.solver)
-        own: dict[str, Any] = {"seed": self.seed} if solver in SOLVERS and "seed" in SOLVERS[solver].options else {}
-        result = minimise(
-            solver, self._objective(train.data, layout, transitions), penalty, theta0,
-            self.max_iterations, self.tolerance, on_iteration=line, **own,
-        )  # fmt: skip
-        info = {"solver": solver, "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2},
-                "start": self.start, **({"stop": True} if self.stop else {}), "pairs": self.pairs,
-                **keeps, **({"weights": self.weights} if self.weights != SHARED else {}),
-                "stop_reason": result.stop_reason,
-                "iterations": result.iterations, "objective": result.objective, "features": layout.size}  # fmt: skip
-        if self.loss != LOG:
-            info |= {"loss": self.loss} | ({"pi": float(self.pi)} if self.loss == "exponential" else {})
-        self.model_ = family_of(self.family).labeller.compact(
-            layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
-        )
-        self.trace_ = result.trace
-
-    def _by_mistakes(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
-        """Epochs of a perceptron; the weights after the last one."""
-        if self.rho1 == AUTO:
-            self._require("path", "rho1 to a number, which it does not use")
-        own = {name: getattr(self, name) for name in ("update", "lead", "c", "gamma", "average", "epochs")}
-        options = PerceptronOptions(**own, seed=self.seed)
-        options = options._replace(epochs=min(self.epochs, self.max_iterations))
-        if self.degree is not None:
-            self._by_votes(train, earlier, line, options._replace(degree=int(self.degree), eta=float(self.eta)), own)
-            return
-        layout, theta0 = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start), None
-        if earlier is not None:
-            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
-        result = fit_perceptron(train.data, layout, options, theta0, line)
-        info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
-        info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
-                 "features": layout.size}  # fmt: skip
-        self.model_ = family_of(self.family).labeller.compact(
-            layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
-        )
-        self.trace_ = result.trace
-
-    def _by_votes(
-        self, train: Encoded, earlier: Labeller | None, line: FitLine, options: PerceptronOptions, own: dict[str, Any]
-    ) -> None:
-        """Epochs of a perceptron in its dual form: rows of the training data that support labels."""
-        if earlier is not None:
-            raise EspalierError(
-                f"start_from is a model and degree {self.degree}, and a perceptron with a kernel has no weights of "
-                "attributes to start from: leave start_from out, or set degree to None"
-            )
-        chain = perceptron_dual.chain_of(train.data, len(train.labels), train.kinds, options, self.pairs, self.start)
-        result = perceptron_dual.fit_dual(chain, options, line)
-        info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
-        info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
-                 "features": chain.layout.size}  # fmt: skip
-        self.model_ = DualPerceptronLabeller.of_training(
-            chain, result, train.observations, train.labels, train.lines, info | self._described(train), options
-        )
-        self.trace_ = result.trace
-
-    def _by_rounds(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
-        """Rounds of boosting; the weights after the last one."""
-        if self.rho1 == AUTO:
-            self._require("path", "rho1 to a number, which it does not use")
-        own = {name: getattr(self, name) for name in ("bound", "examples", "pi", "epsilon")}
-        options = BoostingOptions(**own, rounds=min(self.rounds, self.max_iterations))
-        layout, theta0 = make_layout(self.pairs, train.data, len(train.labels), train.kinds, self.start), None
-        if earlier is not None:
-            theta0 = warm_start.starting_point(earlier, layout, train.observations, train.labels, train.scales)
-        transitions, keeps = self._transitions(train), {}
-        if transitions is not None:
-            refuse_broken(train.data, layout, transitions, train.labels, "scheme", "None")
-            keeps = {"scheme": named(train.labels, str(self.scheme))}
-        result = fit_boosting(train.data, layout, options, theta0, line, transitions=transitions)
-        info = {name: _kept(value) for name, value in own.items()} | {"pairs": self.pairs, "start": self.start}
-        info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
-                 "features": layout.size, "rounds": self.rounds} | keeps  # fmt: skip
-        info[ROUNDS] = rounds_of(result.trace, result.iterations, train.observations, train.labels)
-        self.model_ = family_of(self.family).labeller.compact(
-            layout, result.theta, train.observations, train.labels, train.lines, info | self._described(train)
-        )
-        self.trace_ = result.trace
-
-    def _objective(self, data: Dataset, layout: Layout, transitions: Transitions | None) -> Any:
-        return objective_of(self.family, data, layout, self.sparse, self.loss, float(self.pi), transitions)
-
-    def _transitions(self, train: Encoded) -> Transitions | None:
-        """What the scheme that training keeps to allows."""
-        return None if self.scheme is None else transitions_of(train.labels, named(train.labels, self.scheme))
-
-    def _hidden_markov(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
-        """Counts, expected ones, or what tells labellings apart: see `training`."""
-        if self.rho1 == AUTO:
-            self._require("path", "rho1 to a number, which it does not use")
-        self._check_taught(train.data, len(train.labels))
-        own = {name: getattr(self, name) for name in HmmOptions._fields}
-        options = HmmOptions(**own)
-        streams = np.array(train.streams, np.int64)
-        space = space_of(train.data, len(train.labels), streams, emitting(train.lines), options)
-        start = None
-        if isinstance(earlier, hmm.HmmLabeller):
-            start = hmm.start_from(earlier, space, train.observations, train.labels)
-
-        def heard(record: dict[str, Any], theta: npt.NDArray[np.float64], probabilities: Any) -> None:
-            record.update(active_weights(space.layout, theta))
-            line(record)
-
-        found = fit_tables(space, train.data, options, heard, start)
-        info = {name: _kept(own[name]) for name in ("training", "smoothing", "rare")} | self._described(train)
-        self.model_ = hmm.labeller_of(found, train.observations, train.labels, train.lines, info)
-        self.trace_ = found.trace
-
-    def _by_kernel(self, train: Encoded, earlier: Labeller | None, line: FitLine) -> None:
-        """Rows of the training data that support labels."""
-        if self.rho1 == AUTO:
-            self._require("path", "rho1 to a number, which it does not use")
-        kind, make, fit_them = (gp, GpOptions, fit_gp) if self.family == "gp" else (hmsvm, HmsvmOptions, fit_hmsvm)
-        options = make(**{name: getattr(self, name) for name in make._fields if getattr(self, name) is not None})
-        chain = kind.chain_of(train.data, len(train.labels), train.kinds, options)
-        found = fit_them(chain, options, lambda record, amounts, weights: line(record))
-        names = train.observations, train.labels, train.lines
-        self.model_ = kind.labeller_of(chain, found, options, *names, self._described(train))
-        self.trace_ = found.trace
-
-    def _check_taught(self, data: Dataset, n_labels: int) -> None:
-        """Refuse what an HMM cannot learn from."""
-        if len(data.token_weights):
-            raise EspalierError(f"{self.family} counts whole sequences: use sample_weight instead of token_weight")
-        if not self.smoothing:
-            raise EspalierError(f"smoothing is {self.smoothing}: expected a number above 0")
-        if not n_labels:
-            raise EspalierError("y has no label at all: expected some that are known, since they name the states")
-        if self.training in NEEDS_LABELS and data.labels.min() < 0:
-            others = ", ".join(name for name in TRAININGS if name not in NEEDS_LABELS)
-            raise EspalierError(
-                f"training is {self.training!r}, which needs every label, and some are not known: expected one of "
-                f"{others}, or sequences that have them all"
-            )
-
-    def _penalty(self, train: Encoded, line: FitLine) -> ElasticNet:
-        """The penalty, chosen by held-out sequences where rho1 is auto."""
-        if self.rho1 != AUTO:
-            return ElasticNet(float(self.rho1), float(self.rho2))
-        self._require("path", "rho1 to a number")
-        rest, judged = held_out(train.data, self.dev_share, self.seed)
-        layout = make_layout(self.pairs, rest, len(train.labels), train.kinds, self.start)
-        labeller, transitions = family_of(self.family).labeller, self._transitions(train)
-        info = {} if transitions is None else {"scheme": named(train.labels, str(self.scheme))}
-        development = Development(
-            judged, [train.labels[i] for i in judged.labels], train.labels,
-            lambda theta: labeller(train.labels, [], [], layout, theta, info), measure_of(None, train.labels),
-        )  # fmt: skip
-        search = Search(
-            self._objective(rest, layout, transitions), development,
-            PathOptions(self.solver, float(self.rho2), self.max_iterations, self.tolerance),
-            float(np.sum(rest.weights * np.diff(rest.offsets))),
-            lambda point, theta: line.show(f"search: rho1 {point['rho1']:.3g}, {point['active']:,} active weights"),
-        )  # fmt: skip
-        best = search.run()
-        return ElasticNet(float(best["rho1"]), float(best["rho2"]))
-
-    def _described(self, train: Encoded) -> dict[str, Any]:
-        """What the model file says of all families: the lists of the templates, scales of values, the parameters."""
-        kept = {name: _kept(value) for name, value in self.get_params().items()}
-        learned = {"lists": train.lists, "scales": train.scales}
-        return {name: value for name, value in learned.items() if value} | {PARAMETERS: kept}
-
     def _tell(self, info: dict[str, Any]) -> None:
         """The attributes that the info of a model has, too."""
         for name in ("rho1_", "rho2_"):
@@ -838,27 +495,6 @@ class CRF(Conventions):
         if isinstance(penalty, dict):
             self.rho1_, self.rho2_ = penalty.get("rho1"), penalty.get("rho2")
         self.stop_reason_ = str(info.get("stop_reason"))
-
-    def _resolved(self, sequences: list[list[Any]]) -> tuple[list[Template], dict[str, list[str]]]:
-        """The templates, with what the training data decide, and the lists that they name, read from the files."""
-        if self.templates is None and not self._generative:
-            return [], {}
-        asked = WORDS if self.templates is None else self.templates
-        lines = list(asked)
-        if isinstance(asked, str):
-            lines = shipped_lines(asked) if is_shipped(asked) else asked.split("\n")
-        lists = {name: read_list(Path(name)) for name in list_files(parse(lines, "templates"))}
-        templates = parse(lines, "templates", lists)
-        rows = [row for rows in sequences for row in rows_of(rows)]
-        if rows:
-            check_columns(templates, min(len(row) for row in rows))
-        if self.templates is None and any(len(row) > 1 for row in rows):
-            raise EspalierError(f"{self.family} without templates takes tokens that are texts: columns need templates")
-        tallies = {}
-        for column in learned_columns(templates):
-            counted = Counter(row[column] for row in rows)
-            tallies[column] = list(counted), np.array(list(counted.values()))
-        return resolve(templates, tallies), lists
 
     # Labelling ---------------------------------------------------------------------------------------
 
@@ -901,14 +537,6 @@ def load(path: str | Path) -> CRF:
     return CRF.load(path)
 
 
-def _is_number(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool) and bool(value >= 0)  # type: ignore[operator]
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list | tuple | np.ndarray) and all(isinstance(text, str) for text in value)
-
-
 def _labeller_of(path: str | Path) -> Labeller:
     """The model of a file, which must label tokens."""
     model = load_model(path)
@@ -917,34 +545,27 @@ def _labeller_of(path: str | Path) -> Labeller:
     return model
 
 
-def _model_of(source: CRF | Labeller | str | Path, family: str) -> Labeller:
+def _model_of(source: CRF | Labeller | str | Path, family: str) -> WeightLabeller:
     """The model to start from, whose numbers must be of the same kind."""
-    model = source._model() if isinstance(source, CRF) else source
-    if not isinstance(model, Labeller | str | Path):
-        raise EspalierError(f"start_from is {brief(model)}: expected a fitted CRF, a model or the path of one")
-    found = model if isinstance(model, Labeller) else load_model(model)
+    given = source._model() if isinstance(source, CRF) else source
+    if not isinstance(given, Labeller | str | Path):
+        raise EspalierError(f"start_from is {brief(given)}: expected a fitted CRF, a model or the path of one")
+    model = given if isinstance(given, Labeller) else load_model(given)
     starts = STARTS.get(family, tuple(OBJECTIVES))
-    if found.family not in starts:
+    if model.family not in starts:
         raise EspalierError(
-            f"start_from is a model of the family {found.family}, whose numbers are no start for {family}: expected a "
+            f"start_from is a model of the family {model.family}, whose numbers are no start for {family}: expected a "
             f"model of {' or '.join(starts)}"
         )
-    warm_start.refuse_rows(found, "start_from is a model", "None")
-    assert isinstance(found, Labeller)  # as all of these families are
-    return found
-
-
-def _kept(value: Any) -> Any:
-    """A parameter as a model file holds it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return list(map(str, value)) if isinstance(value, list | tuple | np.ndarray) else value
+    warm_start.refuse_rows(model, "start_from is a model", "None")
+    assert isinstance(model, WeightLabeller)  # as all of these families are
+    return model
 
 
 def _parameters_of(model: Labeller, known: Iterable[str], path: str | Path) -> dict[str, Any]:
     """The parameters that a model was fitted with, as far as its file tells them."""
     info = model.info
-    kept = info.get(PARAMETERS)
+    kept = info.get(fits.PARAMETERS)
     if kept is None:
         penalty = info.get("penalty")
         both = ("solver", "pairs", "start", "stop", "weights", "smoothing", "rare", "loss", "pi", "scheme", "training",
@@ -963,16 +584,6 @@ def _with_room(templates: list[Template], sequences: list[list[Any]]) -> list[Te
     """The templates with room for all attributes (%a) that the sequences have."""
     return list(with_room(templates, lambda column: {row[column] for rows in sequences for row in rows_of(rows)
                                                      if column < len(row)}))  # fmt: skip
-
-
-def _streams(templates: list[Template], texts: list[list[list[str]]], names: list[str]) -> list[int]:
-    """The template of each observation; each template must make one observation at every position."""
-    if any(len(row) != len(templates) for rows in texts for row in rows):
-        raise EspalierError(
-            "a template makes several observations at a position, a hidden Markov model emits one of each: leave out %g"
-        )
-    of = {text: k for rows in texts for row in rows for k, text in enumerate(row)}
-    return [of[name] for name in names]
 
 
 def _cut(values: Any, offsets: npt.NDArray[np.int64]) -> list[Any]:

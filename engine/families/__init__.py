@@ -114,9 +114,9 @@ def require(name: str, ability: str, otherwise: str = "", setting: str = "model.
     if ability not in family(name).can:
         kind = set() if ability in KINDS else family(name).can & KINDS  # another kind would need other data
         able = ", ".join(other for other, one in FAMILIES.items() if {ability, *kind} <= one.can)
-        choice = f"one of {able}" if "," in able else able
-        other = f", or {otherwise}" if otherwise else ""
-        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: set {setting} to {choice}{other}")
+        choice = f"set {setting} to {f'one of {able}' if ',' in able else able}" if able else ""
+        ways = ", or ".join(way for way in (choice, otherwise) if way) or "no family for such data can"
+        raise EspalierError(f"{name} cannot {ABILITIES[ability]}: {ways}")
 
 
 def load(path: str | Path) -> "Predictor":

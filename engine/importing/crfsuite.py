@@ -11,8 +11,8 @@ import numpy as np
 
 from espalier.engine.data.dataset import check_label_count
 from espalier.engine.errors import EspalierError, brief
-from espalier.engine.estimator import ATTRIBUTES
 from espalier.engine.families.crf import CrfLabeller
+from espalier.engine.fitting.encoding import ATTRIBUTES
 
 HEADER = struct.Struct("<4sI4s9I")
 CQDB = struct.Struct("<4s5I")

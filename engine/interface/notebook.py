@@ -7,7 +7,7 @@ import numpy as np
 
 from espalier.engine.errors import brief
 from espalier.engine.families import FAMILIES
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Labeller, WeightLabeller
 
 STRONGEST = 12  # weights that are shown
 LABELS = 40  # labels that are named
@@ -31,7 +31,7 @@ def page_of(text: str, model: Labeller | None) -> str:
         parts.append("<p>not fitted</p>")
     else:
         parts += [f"<p>{escape(words)}</p>" for words in _described(model)]
-        parts.append(_strongest(model))
+        parts.append(_strongest(model) if isinstance(model, WeightLabeller) else "")
     return f'<div class="espalier-crf"><style>{STYLE}</style>{"".join(parts)}</div>'
 
 
@@ -43,14 +43,15 @@ def _described(model: Labeller) -> list[str]:
     after = f"; {iterations:,} iterations" if isinstance(iterations, int) else ""
     named = ", ".join(brief(label) for label in model.labels[:LABELS])
     more = f" and {len(model.labels) - LABELS:,} more" if len(model.labels) > LABELS else ""
+    active = sum(model.sizes().values())
     return [
-        f"{FAMILIES[model.family].called}: {len(model.theta):,} weights{of} are not zero ({sizes or 'none'}), "
+        f"{FAMILIES[model.family].called}: {active:,} weights{of} are not zero ({sizes or 'none'}), "
         f"{len(model.observations):,} observations{after}",
         f"{len(model.labels):,} labels: {named}{more}",
     ]
 
 
-def _strongest(model: Labeller) -> str:
+def _strongest(model: WeightLabeller) -> str:
     """A table of the largest of what the model shows of its weights."""
     slots, values = model.shown()
     chosen = np.sort(np.argsort(-np.abs(values), kind="stable")[:STRONGEST])

@@ -10,7 +10,7 @@ from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.errors import EspalierError, brief, quoted
 
 BIGRAM = "B"  # the observation at every position that transitions belong to
-PREFIX = "U:"  # before every attribute, as in `engine.estimator`
+PREFIX = "U:"  # before every attribute, as in `engine.fitting.encoding`
 Attribute = str | tuple[str, float]  # a name alone where its value is 1
 
 

@@ -13,12 +13,12 @@ from espalier.crfsuite.parameters import ALGORITHMS, UPDATES, Parameter, algorit
 from espalier.crfsuite.training_log import TrainingLog, Watch
 from espalier.engine.data.dataset import Dataset, check_label_count, make_dataset
 from espalier.engine.errors import EspalierError, brief, quoted
-from espalier.engine.estimator import ATTRIBUTES
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.labeller import Labeller
 from espalier.engine.families.perceptron import PerceptronLabeller
 from espalier.engine.families.perceptron_options import BOUNDS, PerceptronOptions
 from espalier.engine.families.perceptron_training import fit as fit_perceptron
+from espalier.engine.fitting.encoding import ATTRIBUTES
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.monitor import STOP_REASONS, Result
 from espalier.engine.optimise.penalty import ElasticNet

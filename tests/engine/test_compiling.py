@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from espalier import CRF
-from espalier.engine import estimator
+from espalier.engine.fitting import fits
 from espalier.engine.runtime import compiling, vectors
 
 pytestmark = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled")
@@ -23,8 +23,8 @@ def compile_one():
 @pytest.fixture
 def compiling_fit(monkeypatch):
     """Training that meets a kernel which is not in the cache."""
-    minimise = estimator.minimise
-    monkeypatch.setattr(estimator, "minimise", lambda *a, **b: (compile_one(), minimise(*a, **b))[1])
+    minimise = fits.minimise
+    monkeypatch.setattr(fits, "minimise", lambda *a, **b: (compile_one(), minimise(*a, **b))[1])
 
 
 def fitted(**options):

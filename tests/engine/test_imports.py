@@ -59,7 +59,7 @@ def test_a_package_imports_only_downwards(package):
 ROOMS = (
     "errors", "runtime", "data", "text", "labels", "similarity", "lattice", "weights", "chain", "decoding", "losses",
     "blockwise", "optimise", "grammar", "parts", "semisup", "arrow_frame", "model_file", "model", "families",
-    "features", "warm_start", "penalty_search", "interface", "recipes", "warm_up", "estimator", "importing",
+    "features", "warm_start", "penalty_search", "interface", "fitting", "recipes", "warm_up", "estimator", "importing",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 import espalier
 from espalier import CRF
 from espalier.engine import estimator
+from espalier.engine.fitting import fits
 from espalier.engine.interface import conventions, fit_line
 
 X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["dogs", "bark"]]
@@ -99,7 +100,11 @@ class Terminal(io.StringIO):
 
 
 def watching(monkeypatch):
-    """A terminal that sees each iteration; not a fixture, because pytest sets streams anew for each phase of a test."""
+    """A terminal that sees each iteration; not a fixture, because pytest sets streams anew for each phase of a test.
+
+    Kernels are compiled before, since that has a line of its own.
+    """
+    CRF(solver="owlqn", verbose=False).fit(X, Y)
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(fit_line, "PATIENCE", 0.0)
@@ -133,7 +138,7 @@ def test_the_search_is_seen_as_well(monkeypatch):
 
 def test_an_interrupted_fit_leaves_the_line_clean(monkeypatch):
     terminal = watching(monkeypatch)
-    minimise = estimator.minimise
+    minimise = fits.minimise
 
     def interrupted(*given, on_iteration, **options):
         def heard(record, theta):
@@ -142,7 +147,7 @@ def test_an_interrupted_fit_leaves_the_line_clean(monkeypatch):
 
         return minimise(*given, on_iteration=heard, **options)
 
-    monkeypatch.setattr(estimator, "minimise", interrupted)
+    monkeypatch.setattr(fits, "minimise", interrupted)
     crf = CRF()
     with pytest.raises(KeyboardInterrupt):
         crf.fit(X, Y)

@@ -73,8 +73,9 @@ every_objective = pytest.mark.parametrize("name", OBJECTIVES)
 every_pair = pytest.mark.parametrize(("name", "solver"), [(o, s) for o in OBJECTIVES for s in SOLVERS])
 
 
-# Lines and subproblems within the training of one family, which tests/engine/test_gp.py holds to their minima.
-WITHIN = {"GpLine", "FewCoordinates", "ChosenCoordinates"}
+# Lines and subproblems within the training of one family, which tests/engine/test_gp.py holds to their minima, and
+# what has no kernels on purpose.
+WITHIN = {"GpLine", "FewCoordinates", "ChosenCoordinates", "_Parabola"}
 
 
 def test_every_objective_of_the_engine_is_here():

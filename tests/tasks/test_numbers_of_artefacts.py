@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BY_PROCESSOR = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "power", "sin", "cos", "tanh",
                 "dot", "vdot", "inner", "matmul", "tensordot", "linalg"}  # fmt: skip
-COMPILED = {"kernel", "ordered"}  # in a kernel these are the C library's
+COMPILED = {"kernel", "apart", "ordered"}  # in a kernel these are the C library's
 THEORY = {
     "engine/semisup/asymptotics.py",
     "engine/semisup/finite_samples.py",
