@@ -11,6 +11,8 @@ import polars as pl
 
 from espalier.engine.errors import EspalierError
 from espalier.tasks import store
+from espalier.tasks.formats.brackets import EMPTY_TREES, WITHOUT_TREE
+from espalier.tasks.pages.page import count
 from espalier.tasks.params import Ingest, Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.sources import (
@@ -132,6 +134,16 @@ def watched(blocks: Blocks, profiler: Profiler, trees: bool) -> Blocks:
     return passing
 
 
+def tree_lines(notes: dict) -> list[str]:
+    """What was left out of a treebank, and what has no tree."""
+    said = []
+    if empty := notes.get(EMPTY_TREES):
+        said.append(f"{count(empty, 'tree')} without a word, or with empty ones alone (-NONE-), left out")
+    if bare := notes.get(WITHOUT_TREE):
+        said.append(f"{count(bare, 'line')} without brackets: words whose tree is not known")
+    return said
+
+
 def corpus_of(root: Path, options: Ingest) -> tuple[Corpus, int | None]:
     """The corpus of a project, limited and with what was added; how many sequences there were, if some are left out."""
     reader = SOURCES[options.source]
@@ -171,7 +183,8 @@ def main(root: Path, params: Params, progress: Progress) -> dict:
         taken = f"{params.ingest.most():,} of {available:,} {corpus.nouns['sequence']}s are taken, chosen by hash"
         progress.say(f"{taken}; `ingest.limit: null` takes all")
     for line in [*lines(figures, params.ingest, corpus.nouns["sequence"]),
-                 *(marks(found, params.ingest) if SOURCES[params.ingest.source] is files.read else [])]:  # fmt: skip
+                 *(marks(found, params.ingest) if SOURCES[params.ingest.source] is files.read else []),
+                 *tree_lines(corpus.notes)]:  # fmt: skip
         progress.say(line)
     counts = {name: split.sequences[name] for name in store.SPLITS}
     nouns = f"{corpus.nouns['sequence']}s"

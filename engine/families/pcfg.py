@@ -20,7 +20,7 @@ from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families.labeller import Predictor
 from espalier.engine.grammar.best import Nodes
 from espalier.engine.grammar.binary_trees import HALF, plain
-from espalier.engine.grammar.charts import MEMORY, longest_within
+from espalier.engine.grammar.charts import MEMORY, longest_within, make_wide
 from espalier.engine.grammar.expected import Machine
 from espalier.engine.grammar.kbest import Chooser
 from espalier.engine.grammar.rules import Grammar, expected_uses, stored_grammar
@@ -108,10 +108,9 @@ class PcfgModel(Predictor):
             return np.zeros(0)
         return self._machine.expected(self.strings(data), wanted=False).log_p
 
-    @cached_property
-    def longest(self) -> int:
-        """The tokens of the longest sequence whose charts fit the memory."""
-        return longest_within(MEMORY, self._machine.tables.wide, 1)
+    def longest(self, several: bool = False) -> int:
+        """The tokens of the longest sequence whose charts fit the memory, for the best tree or for several."""
+        return longest_within(MEMORY, make_wide(self.grammar), 1, several)
 
     @cached_property
     def _chooser(self) -> Chooser:

@@ -15,6 +15,7 @@ LANES = 4
 DENSE_SYMBOLS = 64  # above, the tensor of all rules does not fit the cache
 DENSE_SHARE = 0.1  # of all possible rules: with fewer, visiting those that exist costs less
 MEMORY = 2_000_000_000  # bytes that the charts of one string may take
+BYTES_OF_NODE = 28  # seven int32, see `kbest`
 DEAD = -(2**40)  # exponent of a span that the grammar cannot derive
 LN2 = 0.6931471805599453
 
@@ -94,24 +95,28 @@ def cells(length: int) -> int:
     return length * (length + 1) // 2
 
 
-def bytes_of_chart(length: int, wide: int, kinds: int = 2) -> int:
-    """Of charts for a string of that length: rows of float64, the symbols that are there, an exponent, a mark."""
-    return cells(length) * (8 * wide * kinds + 4 * wide + 8 + 1)
+def bytes_of_cell(wide: int, kinds: int = 2, several: bool = False) -> int:
+    """Rows of float64, the symbols that are there, an exponent, a mark; for several trees a node for each symbol."""
+    return 8 * wide * kinds + 4 * wide + 8 + 1 + several * BYTES_OF_NODE * wide
 
 
-def longest_within(memory: int, wide: int, kinds: int = 2) -> int:
+def bytes_of_chart(length: int, wide: int, kinds: int = 2, several: bool = False) -> int:
+    """Of charts for a string of that length."""
+    return cells(length) * bytes_of_cell(wide, kinds, several)
+
+
+def longest_within(memory: int, wide: int, kinds: int = 2, several: bool = False) -> int:
     """The longest string whose charts fit in so many bytes."""
-    per_cell = 8 * wide * kinds + 4 * wide + 9
-    return int((2.0 * memory / per_cell + 0.25) ** 0.5 - 0.5)
+    return int((2.0 * memory / bytes_of_cell(wide, kinds, several) + 0.25) ** 0.5 - 0.5)
 
 
-def check_length(length: int, wide: int, memory: int, kinds: int = 2) -> None:
+def check_length(length: int, wide: int, memory: int, kinds: int = 2, several: bool = False) -> None:
     """Refuses a string whose charts do not fit, and says what would."""
-    needed = bytes_of_chart(length, wide, kinds)
+    needed, longest = bytes_of_chart(length, wide, kinds, several), longest_within(memory, wide, kinds, several)
     if needed > memory:
         raise EspalierError(
             f"a string of {length:,} words needs charts of {needed / 1e9:.1f} GB with {wide} symbols, and "
-            f"{memory / 1e9:.1f} GB are allowed: expected at most {longest_within(memory, wide, kinds):,} words"
+            f"{memory / 1e9:.1f} GB are allowed: expected at most {longest:,} words"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.grammar.best import NONE, Climber, TreeRoom, best_rule
-from espalier.engine.grammar.charts import cell
+from espalier.engine.grammar.charts import cell, check_length
 from espalier.engine.grammar.strings import Strings
 from espalier.engine.runtime import threads, vectors
 from espalier.engine.runtime.inner_loops import put
@@ -274,6 +274,9 @@ class Chooser(Climber):
         place, found = nodes[self._root(words), :2]
         return nodes, pool, items, scores[pool[place : place + min(found, k)]]
 
+    def _check_several(self, length: int) -> None:
+        check_length(length, self.tables.wide, self.memory, 1, several=True)
+
     def _root(self, words: np.ndarray) -> int:
         return (len(words) - 1) * len(self.grammar.symbols) + self.grammar.start
 
@@ -284,6 +287,7 @@ class Chooser(Climber):
     def several(self, words: np.ndarray, brackets: np.ndarray, k: int) -> Several:
         """The k likeliest trees of a string, or all where there are fewer."""
         check_k(k)
+        self._check_several(len(words))
         room, (trees, todo) = self.room(len(words)), self._tree_room(len(words), k)
         derived = self._derived(words, brackets, k, room)
         if derived is None:
@@ -313,6 +317,7 @@ class Chooser(Climber):
     def counted(self, data: Strings, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(counts of rules over the k likeliest trees by P(t) / sum P (COURSE 8), log of that sum for each string)."""
         check_k(k)
+        self._check_several(int(data.lengths.max()))
         log_p = np.full(data.total, NONE)
         pieces = threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
         counts = np.zeros(self.grammar.size)

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.labels.trees import TOP, Tree, leaves, tag_of, tree_of
+from espalier.engine.labels.trees import TOP, Tree, leaves, tag_of, tree_of, walk
 
 PUNCTUATION = frozenset([",", ":", "``", "''", "."])
 EQUAL = {"PRT": "ADVP"}
@@ -50,18 +50,17 @@ def spans(tree: Tree, kept: Sequence[bool] | None = None) -> Counter:
     kept = [tag not in PUNCTUATION for tag, _ in leaves(tree)] if kept is None else kept
     ends = [0, *accumulate(kept)]
 
-    def visit(node: Tree, begin: int) -> int:
+    begins: list[int] = []
+    at = 0  # words before
+    for node, opens in walk(tree):
         if node.word is not None:
-            return begin + 1
-        end = begin
-        for child in node.children:
-            end = visit(child, end)
-        low, high = ends[begin], ends[end]
-        if high > low + (not node.label) and node.label != TOP:
-            found[EQUAL.get(node.label, node.label), low, high] += 1
-        return end
-
-    visit(tree, 0)
+            at += opens
+        elif opens:
+            begins.append(at)
+        else:
+            low, high = ends[begins.pop()], ends[at]
+            if high > low + (not node.label) and node.label != TOP:
+                found[EQUAL.get(node.label, node.label), low, high] += 1
     return found
 
 

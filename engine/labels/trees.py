@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from espalier.engine.errors import EspalierError
 
-DEEPEST = 400  # of nested brackets: functions below follow them by calling themselves
+DEEPEST = 400  # of nested brackets that are read: what cleans and binarises trees calls itself for each
 EMPTY = "-NONE-"  # the tag of words that are not there
 TOP = "TOP"  # of trees whose outer bracket has no label
 PARTS = re.compile(r"\n|[()]|[^\s()]+")
@@ -117,7 +117,8 @@ def _closed(line: int, inside: list, name: str) -> Tree:
     children = tuple(inside[1:] if label else inside)
     words = [child for child in children if isinstance(child, str)]
     if not children:
-        raise EspalierError(f"line {line} of {name}: a bracket has nothing in it but {label!r}: expected more")
+        only = f" but {label[:40]!r}" if label else ""
+        raise EspalierError(f"line {line} of {name}: a bracket has nothing in it{only}: expected brackets or a word")
     if words and (len(children) > 1 or not label):
         raise EspalierError(
             f"line {line} of {name}: {words[0][:40]!r} stands beside others in a bracket: expected a tag and one "
@@ -128,8 +129,26 @@ def _closed(line: int, inside: list, name: str) -> Tree:
 
 def written(tree: Tree) -> str:
     """One line, as `read_trees` reads it; the outer bracket without a label where it had none."""
-    label = "" if tree.label == TOP else tree.label
-    return f"({label}{' ' * bool(label)}{' '.join(c if isinstance(c, str) else written(c) for c in tree.children)})"
+    parts: list[str] = []
+    for node, opens in walk(tree):
+        if opens:
+            parts.append(f" ({'' if node.label == TOP else node.label}")
+            parts += [f" {node.word}"] if node.word is not None else []
+        else:
+            parts.append(")")
+    return "".join(parts)[1:].replace("( ", "(")
+
+
+def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
+    """All nodes, each when it opens (true) and when it closes; trees of long sentences are deeper than calls nest."""
+    waiting = [(tree, True)]
+    while waiting:
+        node, opens = waiting.pop()
+        yield node, opens
+        if opens:
+            waiting.append((node, False))
+            if node.word is None:
+                waiting += [(child, True) for child in node.children[::-1]]
 
 
 def leaves(tree: Tree) -> list[tuple[str, str]]:
@@ -177,22 +196,17 @@ def pieces(tree: Tree) -> list[str]:
     """What each word of a tree has around it."""
     made: list[str] = []
     opened: list[str] = []
-
-    def visit(node: Tree) -> None:
-        if node.word is None or node.label:
+    for node, opens in walk(tree):
+        is_bracket = node.word is None or bool(node.label)
+        if is_bracket and opens:
             if set(node.label) & set("()*"):
                 raise EspalierError(f"the label {node.label[:40]!r} has a bracket or an asterisk: expected neither")
             opened.append(f"({node.label}")
-        if node.word is None:
-            for child in node.children:
-                visit(child)
-        else:
+        if node.word is not None and opens:
             made.append("".join(opened) + UNSEEN)
             opened.clear()
-        if node.word is None or node.label:
+        if is_bracket and not opens:
             made[-1] += ")"
-
-    visit(tree)
     return made
 
 

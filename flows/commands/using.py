@@ -157,7 +157,7 @@ def _explain_trees(model, args) -> None:
     from espalier.tasks.answering import incoming, parsing
 
     with incoming.opened(args.file) as (source, name):
-        for group in parsing.sentences(incoming.pieces(source, name), name, model):
+        for group in parsing.sentences(incoming.pieces(source, name), name, model.longest(several=True)):
             for one in group:
                 if one.words:
                     told = parsing.explained(model, one, args.top)

@@ -1,7 +1,8 @@
 """Trees over sentences as they come: `espalier parse`, and why a sentence has its tree: `espalier explain`.
 
-A line is a sentence, its words between blanks; one that begins with a bracket is a tree, whose words are taken. What
-the grammar cannot derive has no tree: `()`, or null in JSON.
+A line is a sentence, its words between blanks; one that begins with a bracket is a tree, whose words are taken.
+Brackets in words are written as treebanks write them, since a tree could not be read again. What the grammar cannot
+derive has no tree: `()`, or null in JSON.
 """
 
 import json
@@ -24,6 +25,7 @@ from espalier.engine.text import column_text
 from espalier.tasks.answering.incoming import whole
 
 NO_TREE = "()"
+LEFT, RIGHT = "-LRB-", "-RRB-"  # brackets in words, as treebanks have them
 GROUP = 256  # sentences that are parsed together
 TOP = 10  # rules that an explanation lists
 
@@ -41,15 +43,15 @@ class GivenSentence(NamedTuple):
     tags: list[str] | None  # of one that came as a tree
 
 
-def sentences(data: Iterable[bytes], name: str, model: PcfgModel) -> Iterator[list[GivenSentence]]:
-    """Groups of sentences; an empty line is one without words."""
+def sentences(data: Iterable[bytes], name: str, longest: int) -> Iterator[list[GivenSentence]]:
+    """Groups of sentences of at most so many words; an empty line is one without words."""
     line = 0
     for text in whole(data, True, name):
         column_text.check_text(text, name, line + 1)
         group: list[GivenSentence] = []
-        for one in text.decode().splitlines():
+        for one in _lines(text.decode()):
             line += 1
-            group.append(_sentence(one, line, name, model))
+            group.append(_sentence(one, line, name, longest))
             if len(group) == GROUP:
                 yield group
                 group = []
@@ -57,18 +59,25 @@ def sentences(data: Iterable[bytes], name: str, model: PcfgModel) -> Iterator[li
             yield group
 
 
-def _sentence(text: str, line: int, name: str, model: PcfgModel) -> GivenSentence:
-    tags = None
+def _lines(text: str) -> list[str]:
+    """Cut at line ends alone; other characters that some take for one are blanks, so that answers keep their place."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _sentence(text: str, line: int, name: str, longest: int) -> GivenSentence:
+    words, tags = text.replace("(", LEFT).replace(")", RIGHT).split(), None
     if text.lstrip().startswith("("):
-        found = list(located(text, name, line - 1))
+        try:
+            found = list(located(text, name, line - 1))
+        except EspalierError as error:
+            raise EspalierError(f"{error}; a word that is a bracket is written {LEFT} or {RIGHT}") from None
         if len(found) != 1 or found[0].tree is None:
             raise EspalierError(f"line {line} of {name} has {len(found)} trees: expected a sentence or a tree a line")
         words, tags = found[0].words, [tag for tag, _ in leaves(found[0].tree)]
-    else:
-        words = text.split()
-    if len(words) > model.longest:
+    if len(words) > longest:
         raise EspalierError(
-            f"line {line} of {name} has {len(words):,} words, and charts of at most {model.longest:,} fit the memory: "
+            f"line {line} of {name} has {len(words):,} words, and charts of at most {longest:,} fit the memory: "
             "cut the sentence into parts"
         )
     return GivenSentence(line, words, tags)
@@ -113,7 +122,7 @@ class TreeAnswers:
         self.model, self.asked, self.without = model, asked, 0
 
     def __call__(self, data: Iterable[bytes], name: str) -> Iterator[bytes]:
-        for group in sentences(data, name, self.model):
+        for group in sentences(data, name, self.model.longest(several=self.asked.nbest > 0)):
             some = [one for one in group if one.words]
             made = parsed(self.model, some, self.asked.nbest, self.asked.scores) if some else []
             found = {one.sentence.line: one for one in made}

@@ -18,6 +18,7 @@ from espalier.tasks.formats.reading import Reading, at
 from espalier.tasks.formats.streams import after_line, chunks
 
 OPEN, CLOSE, NEW_LINE = b"()\n"
+WITHOUT_TREE, EMPTY_TREES = "without a tree", "empty trees"  # what notes call them
 
 
 def after_tree(data: bytes | bytearray) -> int:
@@ -60,11 +61,11 @@ def _row(
 ) -> tuple[int, list[str], list[str], list[str]] | None:
     """(line, words, tags, labels) of a tree or a string; None where nothing is left of it."""
     if found.tree is None:
-        notes["without a tree"] = notes.get("without a tree", 0) + 1
+        notes[WITHOUT_TREE] = notes.get(WITHOUT_TREE, 0) + 1
         return found.line, found.words, found.words, [""] * len(found.words)
     tree: Tree | None = found.tree if options.bare else cleaned(found.tree, options.functions)
     if tree is None:
-        notes["empty trees"] = notes.get("empty trees", 0) + 1
+        notes[EMPTY_TREES] = notes.get(EMPTY_TREES, 0) + 1
         return None
     try:
         labels = pieces(tree)

@@ -64,8 +64,9 @@ def plan(job: Job) -> dict:
     splits = float(np.sum(lengths.astype(np.float64) ** 3)) / 6.0
     seconds = SECONDS_A_BRACKET * (brackets + tokens)
     if iterated:
-        check_length(longest, wide, MEMORY, 2)
-        needed["charts"] = threads.threads() * bytes_of_chart(longest, wide)
+        several = section.training == "k-best"
+        check_length(longest, wide, MEMORY, 2, several)
+        needed["charts"] = threads.threads() * bytes_of_chart(longest, wide, 2, several)
         seconds = SECONDS_A_RULE * splits * virtual["binary"] * (1.0 if n else ACTIVE_SHARE)
     return {
         "sequences": sum(len(shard.weights) for shard in shards), "tokens": tokens, "labels": len(labels),

@@ -81,7 +81,7 @@ def test_what_is_written_is_read_again(tree):
     [("(S (NP (NN a))\n\n(S (NN b))", "line 1 of f: a bracket opens that is never closed"),
      ("(S (NN a))\n)", "line 2 of f: a bracket closes that was not opened"),
      ("(S (NN a))\nword", "line 2 of f: 'word' stands outside of them"),
-     ("(S\n())", "line 2 of f: a bracket has nothing in it but ''"),
+     ("(S\n())", "line 2 of f: a bracket has nothing in it: expected"),
      ("(S (NN a b))", "line 1 of f: 'a' stands beside others"),
      ("(" * 500, "line 1 of f: brackets nest deeper than 400")],
 )  # fmt: skip
@@ -265,6 +265,19 @@ def test_scores_are_those_of_the_oracle(gold, data):
     found = compare(gold, predicted)
     assert found[3:] == oracle.scores(as_tuple(gold), as_tuple(predicted))
     assert found.exact == (sorted(oracle.counted(as_tuple(gold))) == sorted(oracle.counted(as_tuple(predicted))))
+
+
+def test_trees_may_be_deeper_than_calls_nest():
+    """Those that a grammar puts over long sentences."""
+    deep = 1200
+    tree = Tree("S", (Tree("B", ("b",)),))
+    for _ in range(deep - 1):
+        tree = Tree("S", (Tree("A", ("a",)), tree))
+    assert written(tree) == "(S (A a) " * (deep - 1) + "(S (B b)" + ")" * deep
+    made = pieces(tree)
+    assert made[0] == "(S(A*)" and made[-1] == "(S(B*)" + ")" * deep
+    again = tree_of(made)
+    assert compare(again, again)[2:6] == (1, deep, deep, deep)
 
 
 def test_scores_by_hand():

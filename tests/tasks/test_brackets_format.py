@@ -67,7 +67,7 @@ def test_what_is_left_of_a_tree_without_words_is_counted(tmp_path):
     "text, told",
     [("(S (NN a))\n(S (NP (NN b))\n(S (NN c))", "line 2 of {}: a bracket opens that is never closed"),
      ("(S (NN a))\n(S (NN b)))\n(S (NN c))", "line 2 of {}: a bracket closes that was not opened"),
-     ("(S (NN a))\n\n(S (NP) (VB b))", "line 3 of {}: a bracket has nothing in it but 'NP'"),
+     ("(S (NN a))\n\n(S (NP) (VB b))", "line 3 of {}: a bracket has nothing in it but 'NP': expected brackets"),
      ("(S (NN a))\n()", "line 2 of {}: a bracket has nothing in it"),
      ("(S (NN a)) b", "line 1 of {}: 'b' stands outside of them"), ("a (NN b)", "line 1 of {}: 'a' stands outside"),
      ("(S (NN a)\n(NP b c))", "line 2 of {}: 'b' stands beside others"),

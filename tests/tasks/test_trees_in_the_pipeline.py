@@ -11,14 +11,15 @@ from tree_data import strings, trees
 
 from espalier import CRF
 from espalier.engine.errors import EspalierError
-from espalier.engine.families import FAMILIES, load
+from espalier.engine.families import FAMILIES, load, pcfg
+from espalier.engine.families.pcfg import make_model
 from espalier.engine.grammar.estimation import GrammarOptions, fit
 from espalier.engine.grammar.rules import make_grammar
 from espalier.engine.grammar.strings import make_strings
 from espalier.engine.labels.bracket_scores import compare_all
 from espalier.engine.labels.trees import cleaned, leaves, read_trees
 from espalier.flows.cli import main as espalier
-from espalier.tasks import store, train
+from espalier.tasks import ingest, store, train
 from espalier.tasks.answering import parsing
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
@@ -227,6 +228,18 @@ def test_strings_without_a_tree_are_not_counted_in_silence(tmp_path):
         run_stages(tmp_path, params, "ingest")
 
 
+def test_what_is_left_out_of_a_treebank_is_said(tmp_path):
+    params, said = project(tmp_path, lines=[*trees(40), "(S (NP (-NONE- *T*)))", "rain fell"]), []
+
+    class Heard(Progress):
+        def say(self, text):
+            said.append(text)
+
+    ingest.main(tmp_path, params, Heard())
+    assert said == ["1 tree without a word, or with empty ones alone (-NONE-), left out",
+                    "1 line without brackets: words whose tree is not known"]  # fmt: skip
+
+
 def test_strings_that_cannot_be_derived_are_counted_and_said(tmp_path):
     params = project(tmp_path)
     (tmp_path / "test.mrg").write_text("\n".join([*trees(10, 5), "(S (NP (NN dog)) (NP (NN dog)))", "(S (DT the))"]))
@@ -274,8 +287,8 @@ def test_a_sentence_longer_than_the_memory_is_refused_by_its_line(tmp_path):
     params = project(tmp_path)
     run_stages(tmp_path, params, *DATA, "train")
     model = load(tmp_path / store.CANDIDATE)
-    long = ("dog " * (model.longest + 1)).encode()
-    with pytest.raises(EspalierError, match=f"line 2 of test has {model.longest + 1:,} words, and charts of at most"):
+    long = ("dog " * (model.longest() + 1)).encode()
+    with pytest.raises(EspalierError, match=f"line 2 of test has {model.longest() + 1:,} words, and charts of at most"):
         list(parsing.TreeAnswers(model, parsing.AskedTrees())([b"a dog\n" + long], "test"))
     params.pcfg.training, params.pcfg.symbols = "inside-outside", 100
     (tmp_path / "trees.mrg").write_text("\n".join([*trees(40), "dog " * 4000]))
@@ -314,6 +327,39 @@ def test_parse_answers_line_by_line(trained, capsysbinary):
     assert rows[0]["log_probability"] < 0 < rows[0]["probability"] <= 1.0 and rows[0]["tokens"][-1] == "."
     code, out, _ = told(capsysbinary, "-C", trained, "parse", "--nbest", 2, "--scores", trained / "s.txt")
     assert out.split("\n\n")[0].split("\t")[2] == lines[0]
+
+
+def answers(model, text, **asked):
+    return b"".join(parsing.TreeAnswers(model, parsing.AskedTrees(**asked))([text.encode()], "test")).decode()
+
+
+def test_a_line_is_a_sentence_whatever_is_in_it(trained):
+    model = load(trained / store.CHAMPION)
+    odd = "the dog sees\x0ca cat .\nthe\u2028dog sees a\x85cat .\r\n\x1c\nthe dog sees"
+    first, second, third, last = answers(model, odd).splitlines()
+    assert first == second == answers(model, "the dog sees a cat .").rstrip() != "()"
+    assert (third, last) == ("", "()")
+    with_bracket = answers(model, "the (dog sees a f(x) .")
+    assert [word for _, word in leaves(next(read_trees(with_bracket)))] == "the -LRB-dog sees a f-LRB-x-RRB- .".split()
+    with pytest.raises(EspalierError, match="line 2 of test: .*; a word that is a bracket is written -LRB- or -RRB-"):
+        answers(model, "the dog\n( the dog ) sees")
+
+
+def deep(length):
+    """A grammar whose trees are as deep as their strings are long, and such a string."""
+    lexical = [[1, 0, 1.0], [0, 1, 0.1]]
+    grammar = make_grammar(["S", "A", "TOP"], ["U:a", "U:b"], 2, [[0, 1, 0, 0.9]], lexical, [[2, 0, 1.0]])
+    return make_model(grammar, ["U:%x[0,0]"], {}), " ".join(["a"] * (length - 1) + ["b"])
+
+
+def test_sentences_beyond_the_memory_are_refused_with_the_line(monkeypatch):
+    model, text = deep(60)
+    monkeypatch.setattr(pcfg, "MEMORY", 100_000)
+    few, more = model.longest(several=True), model.longest()
+    assert few < more < 60
+    for asked, most in (({}, more), ({"nbest": 2}, few)):
+        with pytest.raises(EspalierError, match=f"line 2 of test has 60 words, and charts of at most {most} fit"):
+            answers(model, f"a b\n{text}", **asked)
 
 
 def test_explain_and_inspect_tell_of_rules(trained, capsysbinary):
