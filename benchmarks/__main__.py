@@ -38,6 +38,8 @@ def run(names: list[str], data: str, quick: bool, json: Path | None) -> list[str
         if not found:
             say(f"{name}: nothing could be run")
             continue
+        if name in rows.WITH_HEADLINE:
+            print(f"\n{rows.headline(found)}")
         print(f"\n{rows.table(found)}\n\nwe aim at: {CASES[name].target}\n", flush=True)
         if json:
             rows.merge_into(json, found)

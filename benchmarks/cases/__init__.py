@@ -62,6 +62,10 @@ CASES = {
     "defaults": Case(
         "defaults:rows", "CRFsuite's F1 or better within 0.1, in less time, with nothing set but its penalty"
     ),
+    "suite": Case(
+        "suite:rows", "geometric mean 8 times with two threads and 5 with one, no case below 3 (1.5 with one thread)"
+    ),
+    "suite-others": Case("suite:other_rows", "what CRFsuite's other algorithms cost on the corpora of the suite"),
     "rich": Case("rich:rows", "a gradient in 3 s, in 1 s with 95 % of the weights zero, in 3 GiB"),
     "ngram5": Case("ngram5:rows", "20 sweeps over 100 million features in 5 minutes and 4 GiB, error at most 7 %"),
     "corpus": Case("corpus:rows", "CoNLL-2000 from gz text to features in 1 s; 50 million tokens within 4 GiB"),

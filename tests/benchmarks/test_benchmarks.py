@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import job, large, ours, peers, rows
-from benchmarks.cases import CASES, Context, conll2000, hmm, memm
+from benchmarks.cases import CASES, Context, conll2000, hmm, memm, suite
 from espalier.engine.errors import EspalierError
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.penalty import ElasticNet
 
 FIELDS = [
-    "case", "system", "setting", "seconds", "seconds_to_1pct", "seconds_to_01pct", "seconds_per_gradient", "objective",
-    "error", "f1", "active", "tokens_per_second", "peak_mib", "threads",
+    "case", "system", "setting", "seconds", "seconds_to_1pct", "seconds_to_01pct", "seconds_to_score",
+    "seconds_per_gradient", "objective", "error", "f1", "active", "tokens_per_second", "peak_mib", "threads",
 ]  # fmt: skip
 SENTENCES = [
     (["The", "cat", "sat", "on", "mats"], ["DT", "NN", "VB", "IN", "NN"], ["B-NP", "I-NP", "B-VP", "B-PP", "B-NP"]),
@@ -296,3 +296,51 @@ def test_the_page_has_the_table_of_the_figures():
     made = large.table(large.constants_of(json.loads(large.RESULTS.read_text(encoding="utf-8"))))
     page = large.PAGE.read_text(encoding="utf-8")
     assert large.with_table(page, made) == page, "run `python -m benchmarks.large`"
+
+
+# ---- the suite
+
+
+def suite_corpus(tmp_path, monkeypatch, columns):
+    """A corpus of one file with sentences of one to seven tokens, every tenth of them for the test."""
+    words = ["Bramble", "fox", "of", "Elm", "a", "runs", "9"]
+
+    def line(n, t):
+        return " ".join([*[words[(n + t) % 7], "XYZ"[t % 3]][:columns], "LM"[n * t % 2]])
+
+    blocks = ["".join(f"{line(n, t)}\n" for t in range(n % 7 + 1)) for n in range(40)]
+    (tmp_path / "small.conll").write_text("\n".join(blocks))
+    templates = (suite.WORDS, suite.TAGS)[:columns]
+    monkeypatch.setitem(suite.CORPORA, "small", suite.Corpus(("small.conll",), templates))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("size", ["small", "rich"])
+def test_both_sides_of_the_suite_see_the_same(tmp_path, monkeypatch, columns, size):
+    data = suite_corpus(tmp_path, monkeypatch, columns)
+    train, test = suite.sentences(data, False, "small")
+    problem = suite.problem_of(data, False, "small", size)
+    assert (len(train), len(test)) == (36, 4) == (len(problem.train.offsets) - 1, len(problem.test.offsets) - 1)
+    windows = suite.templates_of("small", size)
+    theirs = [set(item) for *read, _ in train for item in suite.attributes(tuple(read), windows)]
+    names = [text[1:] for text in problem.observations]
+    ours_of = [{names[x] for x in row if x >= 0 and names[x]} for row in problem.train.observations]
+    assert ours_of == theirs
+    assert [label for *_, labels in test for label in labels] == problem.test_labels
+
+
+def test_a_headline_has_mean_worst_and_what_was_not_reached():
+    settings = (("a L2", 8.0, 1.0), ("b L2", 4.0, 2.0), ("c L2", 4.0, None))
+    found = [
+        one
+        for name, theirs, mine in settings
+        for one in (
+            row("suite", "python-crfsuite", f"{name}, lbfgs", seconds=theirs, threads=1),
+            row("suite", setting=f"{name}, defaults", seconds=mine, threads=2),
+        )
+    ]
+    assert rows.headline(found).splitlines()[0] == (
+        "2 threads to the peer's objective: 4.0 times as fast (geometric mean of 2), 2.0 on b L2; not reached: c L2"
+    )
+    assert rows.headline(found) in rows.with_table(f"{rows.BEGIN}{rows.END}", found)
