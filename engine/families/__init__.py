@@ -109,7 +109,7 @@ def family(name: str) -> Family:
 def require(name: str, ability: str, otherwise: str = "", setting: str = "model.family") -> None:
     """Refuse, in one sentence, what a family cannot do; it names those that can, and what else would help.
 
-    `setting` is what the user chose the family by.
+    `setting` is what the user chose the family by, `otherwise` a clause of its own: "set a to b", "leave c out".
     """
     if ability not in family(name).can:
         kind = set() if ability in KINDS else family(name).can & KINDS  # another kind would need other data

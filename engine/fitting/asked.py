@@ -43,7 +43,7 @@ def must(asked: Asked, ability: str, otherwise: str) -> None:
 def no_search(asked: Asked) -> None:
     """Refuse `rho1="auto"` of a family that has no penalty."""
     if asked.rho1 == AUTO:
-        must(asked, "path", "rho1 to a number, which it does not use")
+        must(asked, "path", "set rho1 to a number, which it does not use")
 
 
 def is_generative(family: str) -> bool:

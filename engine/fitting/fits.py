@@ -199,7 +199,7 @@ def _penalty(asked: Asked, train: Encoded, line: FitLine) -> ElasticNet:
     """The penalty, chosen by held-out sequences where rho1 is auto."""
     if asked.rho1 != AUTO:
         return ElasticNet(float(asked.rho1), float(asked.rho2))
-    must(asked, "path", "rho1 to a number")
+    must(asked, "path", "set rho1 to a number")
     rest, judged = held_out(train.data, asked.dev_share, asked.seed)
     layout = make_layout(asked.pairs, rest, len(train.labels), train.kinds, asked.start)
     kind, transitions = _kind(asked.family), _transitions(asked, train)

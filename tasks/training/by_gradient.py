@@ -164,7 +164,7 @@ def of_another_family(job: Job, layout: Layout, options: Options) -> np.ndarray:
     """
     family, dataset = options.start_from, job.shards().read_all(job.weights)
     if len(dataset.labels) and dataset.labels.min() < 0:
-        require(family, "partial", f"{job.family}.start_from to null")
+        require(family, "partial", f"set {job.family}.start_from to null")
     result = minimise(
         options.solver, objective_of_family(family, dataset, layout, options.sparse),
         ElasticNet(options.rho1, options.rho2), None, options.max_iterations, options.tolerance, **own_options(options),

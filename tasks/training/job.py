@@ -181,7 +181,7 @@ class Job:
         self.check_kind_of_data()
         self.check_triples()
         if self.params.compute.cluster:
-            require(self.family, "shards", "compute.cluster to null")
+            require(self.family, "shards", "set compute.cluster to null")
         if self._per_label and not self.params.memm.start:
             raise EspalierError(
                 "memm.weights is per-label and memm.start false: the first label of a sequence would have no weight; "
@@ -190,7 +190,7 @@ class Job:
         if getattr(self.params.of_family, "start_from", None):
             self._check_start_from()
         if self.params.train.initial:
-            require(self.family, "warm_start", "train.initial to null")
+            require(self.family, "warm_start", "set train.initial to null")
 
     def check_kind_of_data(self) -> None:
         """Refuse trees for a family that labels tokens, and labels of tokens for one of trees."""

@@ -285,7 +285,7 @@ def test_a_cluster_is_refused_where_it_cannot(tmp_path, family):
     params = params_of(family, cluster="local:2")
     run_stages(tmp_path, params_of(family), *DATA)
     expected = (
-        f"^{family} cannot train on data in several processes: set model.family to crf, or compute.cluster to null$"
+        f"^{family} cannot train on data in several processes: set model.family to crf, or set compute.cluster to null$"
     )
     with pytest.raises(EspalierError, match=expected):
         run_stages(tmp_path, params, "train")
