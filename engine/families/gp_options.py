@@ -6,6 +6,11 @@ METHODS = {
     "dense": "every row supports every label",
     "sparse": "few rows support few labels, chosen one sequence after the other",
 }
+PRODUCTS = {
+    "auto": "as is cheaper",
+    "rows": "what each pair of rows has in common is counted, each time",
+    "features": "attributes and pairs of them are written out once, for degrees 1 and 2",
+}
 PICKS = ("random", "gradient")  # which sequence is next: as chance has it, or the one with the largest gradient
 
 
@@ -20,6 +25,7 @@ class GpOptions(NamedTuple):
     coordinates: int = 10
     threshold: float = 1e-3
     pick: str = "random"
+    products: str = "auto"
     pairs: str = "seen"
     start: bool = True
     seed: int = 0

@@ -4,7 +4,8 @@ R = -sum_n w_n log p(y^n | x^n) + kappa (tr A'GA + |u|^2 / eta), where the score
 weights of pairs. `dense` minimises it over all of A and u: gradients, products and steps of L-BFGS are those of the
 space of the kernel, <a, b> = tr a'Gb, in which the gradient is 2 kappa A + expected - observed counts of the rows,
 without G. So one product with G is made in an iteration, whatever the line search does, since H moves along a line,
-too. R is 2 kappa strongly convex there, so that |gradient|^2 / (4 kappa) bounds how far it is from its minimum.
+too; for degrees 1 and 2 it is one by features that are written out, where that is cheaper. R is 2 kappa strongly convex
+there, so that |gradient|^2 / (4 kappa) bounds how far it is from its minimum.
 
 `sparse` chooses coordinates of A, sequence by sequence (LABELSEQ algorithm 8), and minimises R over those of one
 sequence and the pairs at a time; now and then over all that were chosen.
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.families.gp_options import METHODS, PICKS, GpOptions
+from espalier.engine.families.gp_options import METHODS, PICKS, PRODUCTS, GpOptions
 from espalier.engine.families.row_chain import RowChain
 from espalier.engine.optimise.monitor import Monitor
 from espalier.engine.optimise.penalty import ElasticNet
@@ -26,6 +27,7 @@ from espalier.engine.runtime.cholesky import backward, factorise, forward
 from espalier.engine.runtime.vectors import dot, product
 from espalier.engine.similarity.overlaps import Overlaps
 from espalier.engine.similarity.rows import selected
+from espalier.engine.similarity.shared_features import WEIGHTS, features_if_cheaper, shared_features
 
 MEMORY = 20  # pairs of L-BFGS
 INNER = 5  # iterations over the coordinates of one sequence
@@ -49,15 +51,31 @@ GpListener = Callable[[dict, np.ndarray, np.ndarray], bool | str | None]
 
 
 def check_options(options: GpOptions) -> None:
-    for name, known in (("method", METHODS), ("pick", PICKS)):
+    for name, known in (("method", METHODS), ("pick", PICKS), ("products", PRODUCTS)):
         if getattr(options, name) not in known:
             raise EspalierError(f"gp.{name} is {getattr(options, name)!r}: expected one of {', '.join(known)}")
+    if options.products == "features" and options.degree not in WEIGHTS:
+        raise EspalierError(
+            f"gp.products is features and gp.degree {options.degree}: features are written out for degrees 1 and 2; "
+            "set gp.products to rows"
+        )
 
 
 def fit_gp(chain: RowChain, options: GpOptions, heard: GpListener | None = None) -> GpFit:
     """The amounts and weights that `options.method` finds; `heard` gets each record with both."""
     check_options(options)
     return (_dense if options.method == "dense" else _sparse)(chain, options, heard)
+
+
+def product_of(chain: RowChain, options: GpOptions) -> Callable[[np.ndarray], np.ndarray]:
+    """What gives G A: the same but for rounding, by rows or by features that are written out."""
+    about = chain.rows, chain.gram.n_attributes, options.degree
+    found = None
+    if options.products == "features":
+        found = shared_features(*about)
+    elif options.products == "auto":
+        found = features_if_cheaper(*about, chain.n_labels)
+    return found.product if found else chain.gram.product
 
 
 class GpPoint(NamedTuple):
@@ -75,13 +93,13 @@ class GpPosterior:
     def __init__(self, chain: RowChain, options: GpOptions):
         self.chain, self.kappa, self.root = chain, options.kappa, float(np.sqrt(options.eta))
         self.size, self.cells = chain.layout.size, chain.cells
-        self.products = 0
+        self.products, self.product = 0, product_of(chain, options)
 
     def image(self, z: np.ndarray) -> np.ndarray:
         """G z; what belongs to pairs stays what it is."""
         self.products += 1
         amounts = z[: self.cells].reshape(-1, self.chain.n_labels)
-        return np.concatenate([self.chain.gram.product(amounts).ravel(), z[self.cells :]])
+        return np.concatenate([self.product(amounts).ravel(), z[self.cells :]])
 
     def at(self, z: np.ndarray, image: np.ndarray) -> GpPoint:
         theta = image.copy()

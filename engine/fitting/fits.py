@@ -188,7 +188,7 @@ def by_kernel(asked: Asked, train: Encoded, earlier: WeightLabeller | None, line
     """Rows of the training data that support labels."""
     no_search(asked)
     module, make, fit_them = MACHINES[asked.family]
-    options = make(**{name: getattr(asked, name) for name in make._fields if getattr(asked, name) is not None})
+    options = make(**{name: getattr(asked, name) for name in make._fields if getattr(asked, name, None) is not None})
     chain = module.chain_of(train.data, len(train.labels), train.kinds, options)
     found = fit_them(chain, options, lambda record, amounts, weights: line(record))
     names = train.observations, train.labels, train.lines

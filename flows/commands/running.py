@@ -144,10 +144,17 @@ def plan_text(figures: dict, iterations: int) -> str:
         f"time      about {seconds:.2f} s an iteration, {seconds * iterations:,.0f} s for train.max_iterations = "
         f"{iterations}",
         *([cluster_text(figures["cluster"])] if "cluster" in figures else []),
-        *([f"kernels   {figures['kernel_evaluations']:,} an iteration, of {figures['rows']:,} distinct rows"]
-          if "rows" in figures else []),
+        *([kernels_text(figures)] if "rows" in figures else []),
         *([f"long      {figures['advice']}"] if "advice" in figures else []),
     ])  # fmt: skip
+
+
+def kernels_text(figures: dict) -> str:
+    """What an iteration of a kernel machine asks of its rows, for people."""
+    rows, pairs = f"of {figures['rows']:,} distinct rows", figures["pairs_of_attributes"]
+    if pairs:
+        return f"kernels   none: {pairs:,} pairs of attributes {rows} are written out, at most"
+    return f"kernels   {figures['kernel_evaluations']:,} an iteration, {rows}"
 
 
 def cluster_text(cluster: dict) -> str:

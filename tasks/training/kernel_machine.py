@@ -18,6 +18,7 @@ from espalier.engine.lattice import blocks
 from espalier.engine.runtime import threads
 from espalier.engine.similarity.overlaps import Overlaps, index_bytes
 from espalier.engine.similarity.rows import AttributeRows, distinct_rows, selected
+from espalier.engine.similarity.shared_features import AN_ENTRY, BYTES_A_PAIR, may_pay, pairs_of
 from espalier.engine.weights.layout import BIGRAM, UNIGRAM
 from espalier.tasks.training.by_gradient import judge_of
 from espalier.tasks.training.job import Job, Options, Trained
@@ -63,16 +64,23 @@ class KernelWork(NamedTuple):
     held: int  # bytes beside the data and their index
     iterations: int  # that a training usually takes
     sparser: str  # what would take less
+    pairs: int = 0  # of attributes that are written out instead of kernels
 
 
-def work_of(job: Job, options: GpOptions | HmsvmOptions, n_rows: int, tokens: int) -> KernelWork:
-    cells = n_rows * len(job.labels)
+def work_of(job: Job, options: GpOptions | HmsvmOptions, rows: AttributeRows, tokens: int) -> KernelWork:
+    n_rows, n_labels = rows.count, len(job.labels)
+    cells = n_rows * n_labels
     if job.family == "hmsvm":
         longest = int(np.diff(job.shards().offsets()).max(initial=0))
         held = 24 * cells + 8 * tokens * longest
         return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, USUAL["hmsvm"], "hmsvm.C to less")
     if options.method == "dense":
-        return KernelWork(cells, n_rows**2, True, 1, 8 * 90 * cells, USUAL["gp"], "gp.method to sparse")
+        pairs, held = pairs_of(rows) if options.degree > 1 else 0, 8 * 90 * cells
+        tried = options.products == "auto" and may_pay(n_rows, pairs, options.degree, n_labels)
+        if tried or options.products == "features":
+            entries, held = pairs + len(rows.attribute), held + BYTES_A_PAIR * pairs
+            return KernelWork(cells, 0, False, 1, held, USUAL["gp"], "gp.method to sparse", entries)
+        return KernelWork(cells, n_rows**2, True, 1, held, USUAL["gp"], "gp.method to sparse")
     support = int(np.ceil(options.share * n_rows)) + options.coordinates
     held = 80 * cells + 8 * options.coordinates * n_rows + 16 * support**2
     looks = 8 * support / options.coordinates / RECORDS
@@ -91,7 +99,7 @@ def plan_of(job: Job, options, work_of: Callable) -> dict:
     job.check_labels(train)
     rows = distinct_rows(train.observations, job.kinds & UNIGRAM > 0).rows
     tokens, n_rows, entries = len(train.labels), rows.count, len(rows.attribute)
-    work, pairs = work_of(job, options, n_rows, tokens), int(np.sum(job.kinds & BIGRAM > 0))
+    work, pairs = work_of(job, options, rows, tokens), int(np.sum(job.kinds & BIGRAM > 0))
     virtual = {"unigram": n_rows * n_labels, "start": pairs * n_labels * bool(job.params.of_family.start),
                "bigram": pairs * n_labels**2}  # fmt: skip
     needed = {
@@ -101,13 +109,16 @@ def plan_of(job: Job, options, work_of: Callable) -> dict:
         "posteriors": tokens * 3 * 8 * (n_labels + 8),
     }  # fmt: skip
     per_kernel = SECONDS_A_KERNEL + SECONDS_A_LABEL * n_labels * work.adds
-    seconds = (work.kernels * per_kernel + work.looks * tokens * n_labels**2 * SECONDS_A_PAIR) / threads.threads()
+    written = 1e-9 * AN_ENTRY * n_labels * work.pairs
+    looks = work.looks * tokens * n_labels**2 * SECONDS_A_PAIR
+    seconds = (work.kernels * per_kernel + written + looks) / threads.threads()
     return {
         "sequences": len(train.weights), "tokens": tokens, "labels": n_labels, "observations": len(job.kinds),
         "virtual_features": virtual | {"all": sum(virtual.values())},
         "features": work.support + virtual["start"] + virtual["bigram"], "exact": False,
         "bytes": needed | {"all": sum(needed.values())}, "seconds_per_iteration": seconds, "rows": n_rows,
-        "kernel_evaluations": work.kernels, "remedy": f"take fewer sequences (ingest.limit), set {work.sparser}",
+        "kernel_evaluations": work.kernels, "pairs_of_attributes": work.pairs,
+        "remedy": f"take fewer sequences (ingest.limit), set {work.sparser}",
     } | advice(job, work, seconds, n_rows)  # fmt: skip
 
 
@@ -117,8 +128,9 @@ def advice(job: Job, work: KernelWork, seconds: float, n_rows: int) -> dict:
     if seconds * iterations < LONG:
         return {}
     hours = seconds * iterations / 3600
+    asked = f"{work.pairs:,} pairs of attributes" if work.pairs else f"{work.kernels:,} kernels"
     return {"advice": (
-        f"{n_rows:,} distinct rows, {work.kernels:,} kernels an iteration: about {hours:,.1f} hours for {iterations} "
+        f"{n_rows:,} distinct rows, {asked} an iteration: about {hours:,.1f} hours for {iterations} "
         f"iterations; set ingest.limit to fewer sequences, {work.sparser}, or model.family to crf"
     )}  # fmt: skip
 

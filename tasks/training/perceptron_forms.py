@@ -14,6 +14,7 @@ from espalier.engine.families.perceptron_dual import chain_of, check_options, fi
 from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.families.perceptron_training import fit
 from espalier.engine.optimise.monitor import Result
+from espalier.engine.similarity.rows import AttributeRows
 from espalier.engine.weights.layout import make_layout
 from espalier.tasks.training.by_gradient import ModelOf, earlier_model, models_of
 from espalier.tasks.training.job import Job
@@ -81,11 +82,11 @@ def dual_plan(job: Job, options: PerceptronOptions) -> dict:
     return plan_of(job, options, dual_work)
 
 
-def dual_work(job: Job, options: PerceptronOptions, n_rows: int, tokens: int) -> KernelWork:
+def dual_work(job: Job, options: PerceptronOptions, rows: AttributeRows, tokens: int) -> KernelWork:
     """Positions that are wrong cost the kernel with all rows, and so do the development data where they are looked at:
     with every row that supports a label, all of them at most."""
-    cells, train, dev = n_rows * len(job.labels), job.params.train, job.manifest["splits"]["dev"]
+    cells, train, dev = rows.count * len(job.labels), job.params.train, job.manifest["splits"]["dev"]
     most = dev["sequences"] if train.dev_sequences is None else train.dev_sequences
     looked = dev["tokens"] * min(1.0, most / max(1, dev["sequences"])) / train.dev_every if train.dev_every else 0
-    kernels = int(np.ceil((WRONG * tokens + looked) * n_rows))
+    kernels = int(np.ceil((WRONG * tokens + looked) * rows.count))
     return KernelWork(cells, kernels, True, 1, 8 * VECTORS * cells, options.epochs, "perceptron.degree to null")
