@@ -65,9 +65,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "nojit: also run with NUMBA_DISABLE_JIT=1; must be quick uncompiled")
 
 
-# Modules that wait for servers, workers and commands, those that share a server together, and about their seconds.
+# Modules and classes that wait for servers, workers and commands, together what shares one, and about their seconds.
 WAITING = (
-    (("browser/test_dashboard.py", "browser/test_hostile_page.py", "flows/test_serve.py"), 110),
+    (("flows/test_serve.py::TestSchedule",), 75),
+    (("browser/test_dashboard.py", "browser/test_hostile_page.py", "flows/test_serve.py"), 65),
     (("tasks/test_cluster.py",), 50),
     (("flows/test_drivers.py",), 50),
     (("flows/test_retrain.py", "flows/test_disk_full.py", "flows/test_deploy.py", "flows/test_reproduce.py"), 45),
@@ -84,22 +85,30 @@ def in_order(items, workers):
     A run that began with what is short would end with one worker waiting for a server and the others idle.
     """
     heads, seconds = [[] for _ in range(workers)], [0] * workers
-    place = {TESTS / name: (at, nth) for at, (names, _) in enumerate(WAITING) for nth, name in enumerate(names)}
+    named = {name: (at, nth) for at, (names, _) in enumerate(WAITING) for nth, name in enumerate(names)}
+    places = [_place(item, named) for item in items]
     groups = [[] for _ in WAITING]
-    for item in items:
-        if item.path in place:
-            groups[place[item.path][0]].append(item)
+    for item, place in zip(items, places, strict=True):
+        if place is not None:
+            groups[place[0]].append((place[1], item))
     for group, (_, cost) in zip(groups, WAITING, strict=True):
         least = seconds.index(min(seconds))
-        heads[least] += sorted(group, key=lambda item: place[item.path][1])
+        heads[least] += [item for _, item in sorted(group, key=lambda one: one[0])]
         seconds[least] += cost if group else 0
-    others, ordered = [item for item in items if item.path not in place], []
+    others, ordered = [item for item, place in zip(items, places, strict=True) if place is None], []
     for at, head in enumerate(heads):  # as xdist cuts them: an equal part of what is left to each
         part = (len(items) - len(ordered)) // (workers - at)
         more = max(0, part - len(head)) if at < workers - 1 else len(others)
         ordered += head + others[:more]
         others = others[more:]
     return ordered
+
+
+def _place(item, named):
+    """The place among those that wait, of its class before that of its module; None where it does not wait."""
+    module = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+    of_class = f"{module}::{item.cls.__name__}" if getattr(item, "cls", None) else module
+    return named.get(of_class, named.get(module))
 
 
 @pytest.hookimpl(trylast=True)  # when it is known which are left out
