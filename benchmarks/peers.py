@@ -1,4 +1,4 @@
-"""The peers: python-crfsuite, chaine, libwapiti, hmmlearn. Each function needs its package alone, else Skip."""
+"""The peers: python-crfsuite, chaine, libwapiti, hmmlearn, nltk. Each function needs its package alone, else Skip."""
 
 import ctypes
 import gzip
@@ -16,7 +16,9 @@ import numpy as np
 from benchmarks.corpora import QUICK
 from benchmarks.job import Skip
 
-PACKAGES = {"pycrfsuite": "python-crfsuite", "chaine": "chaine", "wapiti": "libwapiti", "hmmlearn.hmm": "hmmlearn"}
+PACKAGES = {"pycrfsuite": "python-crfsuite", "chaine": "chaine", "wapiti": "libwapiti", "hmmlearn.hmm": "hmmlearn",
+            "nltk": "nltk"}  # fmt: skip
+BY_HAND = {"torch": "torch", "torch_struct": "torch-struct"}  # too large to come with the others
 
 
 def load(module: str):
@@ -24,7 +26,8 @@ def load(module: str):
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise Skip(f"{PACKAGES[module]} is not installed: `make bench` installs the peers") from None
+        cure = f"`pip install {BY_HAND[module]}`" if module in BY_HAND else "`make bench` installs the peers"
+        raise Skip(f"{(PACKAGES | BY_HAND)[module]} is not installed: {cure}") from None
 
 
 def read_text(path: Path, quick: bool) -> list[tuple[list[str], ...]]:

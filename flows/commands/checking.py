@@ -47,9 +47,14 @@ def _comparison_lines(name: str, found: dict) -> list[str]:
     """What an experiment found, for people."""
     if "skipped" in found:
         return [f"{name}: left out, {found['skipped']}"]
-    rows = [f"  {c['place']}: {c['what']}: {c['source']} in the source, {c['ours']} here" for c in found["comparisons"]]
+    rows = [f"  {c['place']}: {c['what']}: {_said_there(c['source'])}, {c['ours']} here" for c in found["comparisons"]]
     rows += [f"  {'holds' if c['holds'] else 'DOES NOT HOLD'}: {c['text']}: {c['ours']}" for c in found["checks"]]
     return [name, *rows, f"  report {found['paths']['html']}"]
+
+
+def _said_there(source: str) -> str:
+    """What the source says, or that it says nothing."""
+    return source if source.startswith("not ") else f"{source} in the source"
 
 
 @GROUP.command("check the installation and the project", AS_JSON, example="espalier doctor")

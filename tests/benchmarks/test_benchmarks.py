@@ -1,18 +1,24 @@
 """The harness of the benchmarks: rows, tables, features that equal the peers', a small case end to end."""
 
+import gzip
 import json
+import re
 import sys
 
 import numpy as np
 import polars as pl
 import pytest
+from tree_data import trees
 
 from benchmarks import __main__ as command
 from benchmarks import job, large, ours, peers, rows
-from benchmarks.cases import CASES, Context, conll2000, hmm, memm, suite
+from benchmarks.cases import CASES, Context, conll2000, grammar, hmm, memm, suite
 from espalier.engine.errors import EspalierError
+from espalier.engine.families import pcfg
+from espalier.engine.labels.trees import cleaned, read_trees
 from espalier.engine.losses.chain_objective import ChainObjective
 from espalier.engine.optimise.penalty import ElasticNet
+from espalier.engine.text.pattern_sets import shipped_lines
 
 FIELDS = [
     "case", "system", "setting", "seconds", "seconds_to_1pct", "seconds_to_01pct", "seconds_to_score",
@@ -182,6 +188,34 @@ def test_a_sweep_is_of_a_model_without_an_end():
     _, log_z = data.free.expectations(theta)
     assert np.exp(log_z).sum() == pytest.approx(1.0, abs=1e-12)
     assert hmm.swept(data, theta)["objective"] == pytest.approx(-log_z.sum())
+
+
+def test_nltk_finds_the_same_likeliest_tree():
+    pytest.importorskip("nltk")
+    model = pcfg.fit([cleaned(tree) for tree in read_trees("\n".join(trees(30)))], shipped_lines("trees"))
+    (gold,) = read_trees("(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .)))")
+    data, words = grammar.words_of(model, [gold])
+    (mine,) = model.parses(data, words)
+    terminals = [model.grammar.words[w] for w in model.strings(data).words]
+    theirs = next(grammar.nltk_parser(model.grammar).parse(terminals))
+    grammar.same(float(theirs.logprob()) * np.log(2.0), mine.log_p, "nltk")
+    assert grammar.whole_tree(theirs, iter(words)) == mine.tree == gold
+    with pytest.raises(ValueError, match="nltk's log-probability is -1.0, ours -1.00001: expected the same grammar"):
+        grammar.same(-1.0, -1.00001, "nltk")
+
+
+def test_the_case_of_grammars_runs_on_a_small_treebank(tmp_path, monkeypatch):
+    (tmp_path / grammar.FOLDER).mkdir()
+    lines = trees(60)
+    bare = [re.sub(r"\(\S+ ", "(", re.sub(r"\((\S+) [^\s()]+\)", r"\1", line)) for line in lines]
+    for name, some in (("trees-clean.txt.gz", lines), ("brackets-pos.txt.gz", bare)):
+        (tmp_path / grammar.FOLDER / name).write_bytes(gzip.compress("\n".join(some).encode()))
+    monkeypatch.setattr(grammar, "TRAIN", 40)
+    monkeypatch.setattr(grammar, "LONG", (8, 15))
+    found = [grammar.parsed(str(tmp_path), True), grammar.short_parsed(str(tmp_path), True, grammar.OURS, True),
+             grammar.short_parsed(str(tmp_path), True, grammar.OURS, False)]  # fmt: skip
+    assert all(rows.make_row("grammar", "espalier", "x", one)["tokens_per_second"] > 0 for one in found)
+    assert found[0]["f1"] > 0.7 and "f1" in found[1] and found[2]["objective"] > 0
 
 
 def test_weights_of_labels_go_by_their_names():

@@ -38,6 +38,20 @@ def test_every_cell_runs_and_the_page_shows_it(name, tmp_path):
     written(tmp_path / "treebank-sample/brackets-pos.txt.gz")
     results, report = shown(name, tmp_path)
     assert len(report.comparisons) >= min(4, len(results))
+    figures = {"triangles": ["36.17%", "7.7%", "78.0%", "22.8%"], "wsj-pcfg": ["20.13", "13.34", "12.33"],
+               "palindromes": ["1.88", "76.0%", "0.00", "100.0%"], "stepwise": ["21.9% ± 10.1", "94.2%"]}  # fmt: skip
+    assert set(figures[name]) <= {row.source for row in report.comparisons}, "the source's figures stand beside ours"
+
+
+def test_a_quick_look_states_nothing_that_it_cannot_show():
+    grammars = experiment("palindromes")
+    row = {"palindromes": 0.15, "kld": 4.0, "underived": 0.0, "mass": 0.1, "others": 0.1, "rules": 100.0,
+           "iterations": 6.0, "seconds": 1.0, "objective": 1.0}  # fmt: skip
+    for quick, texts in ((True, set()), (False, {"With brackets inside-outside learns the language"})):
+        results = {cell.key: {"rows": [row]} | {name: cell.arguments[name] for name in ("training", "brackets", "k")}
+                   for cell in grammars.cells(Settings(quick))}  # fmt: skip
+        failed = {one.text for one in grammars.report(results, Settings(quick)).checks if not one.holds}
+        assert failed == texts
 
 
 def test_nested_tags_are_read_with_their_brackets():
