@@ -134,5 +134,5 @@ def with_table(text: str, rows: list[dict]) -> str:
     parts = []
     for case in dict.fromkeys(row["case"] for row in rows):
         found = [row for row in rows if row["case"] == case]
-        parts += [headline(found)] * (case in WITH_HEADLINE) + [table(found)]
+        parts += ([headline(found)] if case in WITH_HEADLINE else []) + [table(found)]
     return f"{before}{BEGIN}\n" + "\n\n".join(parts) + f"\n{END}{after}"
