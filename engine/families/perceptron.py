@@ -5,6 +5,8 @@
 
 from typing import Self
 
+import numpy as np
+
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.families.crf import CrfLabeller
 from espalier.engine.families.perceptron_dual import chain_of, fit_dual
@@ -12,7 +14,6 @@ from espalier.engine.families.perceptron_options import PerceptronOptions
 from espalier.engine.families.row_chain import RowChain
 from espalier.engine.families.support import SupportLabeller
 from espalier.engine.model_file import ModelFile
-from espalier.engine.optimise.monitor import Result
 
 OF_ATTRIBUTES = frozenset({"warm_start", "values"})  # what needs weights of attributes
 
@@ -37,12 +38,12 @@ class DualPerceptronLabeller(SupportLabeller):
         return super().can - OF_ATTRIBUTES
 
     @classmethod
-    def of_training(
-        cls, chain: RowChain, found: Result, observations: list[str], labels: list[str], templates: list[str],
+    def of_theta(
+        cls, chain: RowChain, theta: np.ndarray, observations: list[str], labels: list[str], templates: list[str],
         info: dict, options: PerceptronOptions,
     ) -> Self:  # fmt: skip
-        """The model that a training has found."""
-        amounts, weights = found.theta[: chain.cells].reshape(-1, chain.n_labels), found.theta[chain.cells :]
+        """The model of what a training has found: A, and the weights of pairs behind it."""
+        amounts, weights = theta[: chain.cells].reshape(-1, chain.n_labels), theta[chain.cells :]
         info = info | {"degree": options.degree, "eta": options.eta}
         return cls.of_rows(chain, amounts, weights, observations, labels, templates, info)
 
@@ -53,5 +54,5 @@ def fit(
 ) -> DualPerceptronLabeller:  # fmt: skip
     """The model of some data in the dual form, with weights for the pairs of labels that are seen together."""
     chain = chain_of(dataset, len(labels), kinds, options, "seen", True)
-    found = fit_dual(chain, options)
-    return DualPerceptronLabeller.of_training(chain, found, observations, labels, templates, info, options)
+    theta = fit_dual(chain, options).theta
+    return DualPerceptronLabeller.of_theta(chain, theta, observations, labels, templates, info, options)

@@ -143,8 +143,8 @@ def _by_votes(
     info = {name: _kept(value) for name, value in own.items()} | {"pairs": asked.pairs, "start": asked.start}
     info |= {"stop_reason": result.stop_reason, "iterations": result.iterations, "objective": result.objective,
              "features": chain.layout.size}  # fmt: skip
-    model = DualPerceptronLabeller.of_training(
-        chain, result, train.observations, train.labels, train.lines, info | _described(asked, train), options
+    model = DualPerceptronLabeller.of_theta(
+        chain, result.theta, train.observations, train.labels, train.lines, info | _described(asked, train), options
     )
     return FittedModel(model, result.trace)
 

@@ -32,6 +32,8 @@ MODULES = {
     "citations": "espalier.tasks.experiments.citations_report",
     "ner-losses": "espalier.tasks.experiments.ner_losses_report",
     "boosting-rounds": "espalier.tasks.experiments.boosting_rounds_report",
+    "ner-margins": "espalier.tasks.experiments.ner_margins_report",
+    "ner-kernels": "espalier.tasks.experiments.ner_kernels_report",
     "abstention": "espalier.tasks.experiments.abstention",
     "palindromes": "espalier.tasks.experiments.palindromes_report",
     "stepwise": "espalier.tasks.experiments.stepwise_report",

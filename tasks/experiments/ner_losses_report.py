@@ -55,7 +55,7 @@ class Learner(NamedTuple):
 
     title: str
     decoder: str
-    cells: Callable[[str, Settings], list[Cell]] | None  # None where we have none yet
+    cells: Callable[[str, Settings], list[Cell]] | None  # None of one that `ner-margins` has
 
 
 def penalties(loss: str, settings: Settings) -> list[float]:
@@ -131,7 +131,7 @@ def comparisons(results: dict[str, dict], settings: Settings) -> list[Comparison
             note = "" if said is None or ours is None else f"{100 * ours - said:+.2f}"
             made.append(Comparison(place, f"F1, {PATTERNS[patterns]}, {learner.title}",
                                    "not in the source" if said is None else f"{said:.2f}",
-                                   "no family of ours yet" if ours is None else points(ours), note))  # fmt: skip
+                                   "see ner-margins" if ours is None else points(ours), note))  # fmt: skip
     free = chosen(results[FREE]["rows"], "viterbi")["viterbi"]["f1"]
     made.append(Comparison("ours", f"F1, {PATTERNS['S3']}, log loss, scheme in decoding alone", "not measured",
                            points(free)))  # fmt: skip

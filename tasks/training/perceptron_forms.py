@@ -70,7 +70,7 @@ def dual(job: Job, data: Dataset, options: PerceptronOptions) -> PerceptronForm:
 
     def labeller(found: Result, info: dict) -> Labeller:
         names = job.observations(), job.labels, job.manifest["templates"]
-        return DualPerceptronLabeller.of_training(chain, found, *names, info, options)
+        return DualPerceptronLabeller.of_theta(chain, found.theta, *names, info, options)
 
     return PerceptronForm(chain.layout.size, WhileTraining(chain).model,
                 lambda listen, keeper: fit_dual(chain, options, listen, keeper), labeller)  # fmt: skip
