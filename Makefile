@@ -59,6 +59,27 @@ up_to_date() {
 }
 
 if up_to_date; then exit 0; fi
+
+# One at a time in a folder; what a killed one left behind is taken away by the next.
+lock=.venv.lock
+waited=0
+until mkdir $$lock 2>/dev/null; do
+    holder=$$(cat $$lock/pid 2>/dev/null || true)
+    if { [ -n "$$holder" ] && ! kill -0 "$$holder" 2>/dev/null; } || { [ -z "$$holder" ] && [ $$waited -gt 10 ]; }; then
+        rm -rf $$lock
+        continue
+    fi
+    [ $$waited -ne 0 ] || say "waiting for process $$holder, which is making .venv"
+    waited=$$((waited + 1))
+    sleep 1
+done
+echo $$$$ > $$lock/pid
+trap 'rm -rf $$lock' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+if up_to_date; then exit 0; fi
+
 level=$$want
 if whole; then
     # Packages for tests and benchmarks stay where they are once there.
