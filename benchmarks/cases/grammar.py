@@ -6,6 +6,7 @@ which it tries at every span. All compute the same log P, which is checked befor
 
 import gzip
 from collections.abc import Iterator
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +39,7 @@ SAME = 1e-9  # both count in double precision
 INSIDE, COUNTS, PARSING = "inside, 35 symbols", "inside-outside, 35 symbols", "treebank grammar, parse words"
 BEST, SHORT = "likeliest trees of short strings, 35 symbols", "treebank grammar of short sentences, parse words"
 LONG = 18, 22  # words of sentences
-TAGS, WORDS, FEW = (3, 7), (5, 9), 10  # lengths of the strings and sentences for which nltk can be waited, how many
+TAGS, WORDS, FEW = (3, 5), (5, 9), 10  # lengths of the strings and sentences for which nltk can be waited, how many
 
 
 def rows(context: Context) -> Iterator[dict]:
@@ -217,7 +218,8 @@ def nltk_parser(grammar: Grammar):
     ]  # fmt: skip
     rules = zip(grammar.owners, rights, grammar.probabilities.tolist(), strict=True)
     made = [nltk.ProbabilisticProduction(symbols[a], right, prob=p) for a, right, p in rules if p > 0.0]
-    return nltk.ViterbiParser(nltk.PCFG(symbols[grammar.start], made))
+    limit = {"max_time": None} if "max_time" in signature(nltk.ViterbiParser).parameters else {}  # five seconds
+    return nltk.ViterbiParser(nltk.PCFG(symbols[grammar.start], made), **limit)
 
 
 def whole_tree(tree, words: Iterator[str]) -> Tree:

@@ -18,6 +18,7 @@ from espalier.engine.grammar.charts import (
     mark_spans,
     tensor,
 )
+from espalier.engine.grammar.expected import pieces_of
 from espalier.engine.grammar.rules import Grammar
 from espalier.engine.grammar.strings import Strings
 from espalier.engine.runtime import threads
@@ -236,13 +237,17 @@ class Climber:
             found.append(room.nodes[:, :count].copy())
         return found
 
+    def piece(self, data: Strings, lo: int, hi: int, log_p: np.ndarray) -> np.ndarray:
+        """Counts of the rules of the likeliest trees of some strings, whose log P are written down."""
+        found = self._piece(data, lo, hi, log_p)
+        weights = np.repeat(data.weights[lo:hi], [part.shape[1] for part in found])
+        return np.bincount(np.concatenate(found, axis=1)[0], weights, self.grammar.size)
+
     def trees(self, data: Strings) -> Best:
         """The likeliest tree of each string."""
         log_p = np.full(data.total, NONE)
-        pieces = threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
-        found = [
-            part for parts in threads.run(lambda piece: self._piece(data, *piece, log_p), pieces) for part in parts
-        ]
+        pieces = threads.run(lambda piece: self._piece(data, *piece, log_p), pieces_of(data))
+        found = [part for parts in pieces for part in parts]
         at = np.cumsum([0, *(part.shape[1] for part in found)], dtype=np.int64)
         nodes = Nodes(at, *np.concatenate(found, axis=1))
         counts = np.bincount(nodes.rule, np.repeat(data.weights, np.diff(at)), self.grammar.size)

@@ -7,7 +7,7 @@
 With brackets only trees that cross none of them count. Strings that the grammar cannot derive are skipped and counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,12 +15,14 @@ import numpy as np
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.grammar.best import Climber
-from espalier.engine.grammar.expected import Machine, make_room
+from espalier.engine.grammar.charts import check_length
+from espalier.engine.grammar.expected import Machine, make_room, pieces_of
 from espalier.engine.grammar.kbest import Chooser
 from espalier.engine.grammar.rules import Grammar, normalised, pruned
 from espalier.engine.grammar.strings import Strings, merged, select, unbracketed
 from espalier.engine.optimise.monitor import Monitor
 from espalier.engine.optimise.stepwise import ForgettingMean, in_order
+from espalier.engine.runtime import threads
 
 TRAININGS = ("io", "vs", "kvs")
 
@@ -48,16 +50,45 @@ class GrammarFit(NamedTuple):
     skipped: float  # weight of the strings that cannot be derived
 
 
-def count(grammar: Grammar, data: Strings, options: GrammarOptions) -> tuple[np.ndarray, np.ndarray]:
-    """(counts of the rules, log-probability of each string)."""
+Counted = tuple[np.ndarray, np.ndarray]  # counts of the rules, log-probability of each string
+Count = Callable[[Grammar, Strings, GrammarOptions], Counted]
+
+
+def counter(grammar: Grammar, data: Strings, options: GrammarOptions) -> Callable[[int, int], Counted]:
+    """What counts a run of the strings, from one number to another."""
+    longest, log_p = int(data.lengths.max()), np.full(data.total, -np.inf)
     if options.training == "io":
-        return Machine(grammar).expected(data)
+        machine = Machine(grammar)
+        check_length(longest, machine.tables.wide, machine.memory)
+        return lambda lo, hi: (machine.piece(data, lo, hi, True, log_p), log_p[lo:hi])
     if options.training == "vs":
-        best = Climber(grammar).trees(data)
-        return best.counts, best.log_p
+        climber = Climber(grammar)
+        return lambda lo, hi: (climber.piece(data, lo, hi, log_p), log_p[lo:hi])
     if options.training == "kvs":
-        return Chooser(grammar).counted(data, options.k)
+        chooser = Chooser(grammar)
+        chooser.check_several(options.k, longest)
+        return lambda lo, hi: (chooser.piece_of_several(data, lo, hi, options.k, log_p), log_p[lo:hi])
     raise EspalierError(f"training is {options.training!r}: expected one of {', '.join(TRAININGS)}")
+
+
+def count(grammar: Grammar, data: Strings, options: GrammarOptions) -> Counted:
+    """All of the strings, piece by piece on the threads of this process."""
+    one = counter(grammar, data, options)
+    return summed(threads.run(lambda piece: one(*piece), pieces_of(data)))
+
+
+def summed(parts: Sequence[Counted]) -> Counted:
+    """The counts of pieces added in their order."""
+    total = np.zeros_like(parts[0][0], dtype=np.float64)
+    for counts, _ in parts:
+        total += counts
+    return total, np.concatenate([log_p for _, log_p in parts])
+
+
+def prepared(data: Strings, options: GrammarOptions) -> Strings:
+    """What is counted of the strings: without brackets unless they are kept, in batches equal ones once."""
+    data = data if options.brackets else unbracketed(data)
+    return data if options.stepwise else merged(data)
 
 
 def total_log_p(data: Strings, log_p: np.ndarray) -> tuple[float, float]:
@@ -74,13 +105,17 @@ def total_log_p(data: Strings, log_p: np.ndarray) -> tuple[float, float]:
 
 def fit(
     grammar: Grammar, data: Strings, options: GrammarOptions,
-    on_iteration: Callable[[dict, Grammar], str | None] | None = None,
+    on_iteration: Callable[[dict, Grammar], str | None] | None = None, count: Count = count,
 ) -> GrammarFit:  # fmt: skip
-    """The grammar that the strings teach, begun from another one; `on_iteration` hears each step and may end it."""
-    data = data if options.brackets else unbracketed(data)
+    """The grammar that the strings teach, begun from another one; `on_iteration` hears each step and may end it.
+
+    `count` does the counting of all strings, elsewhere if need be; steps behind batches are counted here.
+    """
     if options.max_iterations < 1:
         raise EspalierError(f"max_iterations is {options.max_iterations}: expected at least 1")
-    return (_stepwise if options.stepwise else _batch)(grammar, data, options, on_iteration)
+    if options.stepwise:
+        return _stepwise(grammar, prepared(data, options), options, on_iteration)
+    return _batch(grammar, prepared(data, options), options, on_iteration, count)
 
 
 def _heard(
@@ -91,9 +126,9 @@ def _heard(
     return (on_iteration and on_iteration(record, grammar)) or reason
 
 
-def _batch(grammar: Grammar, data: Strings, options: GrammarOptions, on_iteration) -> GrammarFit:
+def _batch(grammar: Grammar, data: Strings, options: GrammarOptions, on_iteration, count: Count) -> GrammarFit:
     """Count all strings and renew the grammar, again and again; rules of probability zero go."""
-    data, iteration = merged(data), 0
+    iteration = 0
     monitor = Monitor(options.max_iterations, options.tolerance)
     while True:
         counts, log_p = count(grammar, data, options)

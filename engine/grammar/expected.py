@@ -40,6 +40,11 @@ class ChartRoom(NamedTuple):
     block: tuple  # of the dense path
 
 
+def pieces_of(data: Strings) -> list[tuple[int, int]]:
+    """Runs of strings that cost about the same: what threads and workers take, and in what order counts are added."""
+    return threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
+
+
 class RuleCounts(NamedTuple):
     counts: np.ndarray  # of all rules, in the order of `Grammar.probabilities`
     log_p: np.ndarray  # of each string; -inf where the grammar cannot derive it
@@ -118,14 +123,14 @@ class Machine:
         """Counts of all rules that are expected given the strings, each by its weight; log P of each string."""
         check_length(int(data.lengths.max()), self.tables.wide, self.memory, 2 if wanted else 1)
         log_p = np.full(data.total, -np.inf)
-        pieces = threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
-        parts = threads.run(lambda piece: self._piece(data, *piece, wanted, log_p), pieces)
+        parts = threads.run(lambda piece: self.piece(data, *piece, wanted, log_p), pieces_of(data))
         counts = np.zeros(self.grammar.size)
         for part in parts:
             counts += part
         return RuleCounts(counts, log_p)
 
-    def _piece(self, data: Strings, lo: int, hi: int, wanted: bool, log_p: np.ndarray) -> np.ndarray:
+    def piece(self, data: Strings, lo: int, hi: int, wanted: bool, log_p: np.ndarray) -> np.ndarray:
+        """Expected counts of some strings, whose log P are written down."""
         room = make_room(int(data.lengths[lo:hi].max()), self.tables, self.dense, wanted)
         return self.run(data, lo, hi, room, wanted, log_p)
 

@@ -12,6 +12,7 @@ import numpy as np
 from espalier.engine.errors import EspalierError
 from espalier.engine.grammar.best import NONE, Climber, TreeRoom, best_rule
 from espalier.engine.grammar.charts import cell, check_length
+from espalier.engine.grammar.expected import pieces_of
 from espalier.engine.grammar.strings import Strings
 from espalier.engine.runtime import threads, vectors
 from espalier.engine.runtime.inner_loops import put
@@ -274,7 +275,9 @@ class Chooser(Climber):
         place, found = nodes[self._root(words), :2]
         return nodes, pool, items, scores[pool[place : place + min(found, k)]]
 
-    def _check_several(self, length: int) -> None:
+    def check_several(self, k: int, length: int) -> None:
+        """Refuse what cannot be counted: no tree, or strings whose nodes do not fit the memory."""
+        check_k(k)
         check_length(length, self.tables.wide, self.memory, 1, several=True)
 
     def _root(self, words: np.ndarray) -> int:
@@ -286,8 +289,7 @@ class Chooser(Climber):
 
     def several(self, words: np.ndarray, brackets: np.ndarray, k: int) -> Several:
         """The k likeliest trees of a string, or all where there are fewer."""
-        check_k(k)
-        self._check_several(len(words))
+        self.check_several(k, len(words))
         room, (trees, todo) = self.room(len(words)), self._tree_room(len(words), k)
         derived = self._derived(words, brackets, k, room)
         if derived is None:
@@ -300,7 +302,8 @@ class Chooser(Climber):
             made.append(trees[:, :count].copy())
         return Several(scores, made)
 
-    def _counted(self, data: Strings, lo: int, hi: int, k: int, log_p: np.ndarray) -> np.ndarray:
+    def piece_of_several(self, data: Strings, lo: int, hi: int, k: int, log_p: np.ndarray) -> np.ndarray:
+        """Counts of the rules of the k likeliest trees of some strings; writes down the log of the sum of P of each."""
         longest, counts = int(data.lengths[lo:hi].max()), np.zeros(self.grammar.size)
         room, (trees, todo) = self.room(longest), self._tree_room(longest, k)
         for n in range(lo, hi):
@@ -316,12 +319,10 @@ class Chooser(Climber):
 
     def counted(self, data: Strings, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(counts of rules over the k likeliest trees by P(t) / sum P (COURSE 8), log of that sum for each string)."""
-        check_k(k)
-        self._check_several(int(data.lengths.max()))
+        self.check_several(k, int(data.lengths.max()))
         log_p = np.full(data.total, NONE)
-        pieces = threads.balanced(data.lengths.astype(np.float64) ** 3 + 1.0)
         counts = np.zeros(self.grammar.size)
-        for part in threads.run(lambda piece: self._counted(data, *piece, k, log_p), pieces):
+        for part in threads.run(lambda piece: self.piece_of_several(data, *piece, k, log_p), pieces_of(data)):
             counts += part
         return counts, log_p
 

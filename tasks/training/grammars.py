@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from espalier.engine.families import pcfg
 from espalier.engine.families.pcfg_options import TRAININGS
 from espalier.engine.grammar.best import Climber
 from espalier.engine.grammar.charts import LANES, MEMORY, bytes_of_chart, check_length
-from espalier.engine.grammar.estimation import GrammarFit, GrammarOptions
+from espalier.engine.grammar.estimation import Count, GrammarFit, GrammarOptions, count, prepared
 from espalier.engine.grammar.estimation import fit as estimate
 from espalier.engine.grammar.rules import Grammar, full_grammar
 from espalier.engine.grammar.strings import Strings
@@ -88,6 +89,11 @@ def check(job: Job) -> None:
         raise EspalierError(
             f"pcfg.symbols is {section.symbols} and pcfg.training counts, which takes the symbols of the trees: set "
             "pcfg.symbols to null or pcfg.training to inside-outside"
+        )
+    if section.stepwise and section.training != "counts" and job.params.compute.cluster:
+        raise EspalierError(
+            "pcfg.stepwise renews the grammar behind each batch of strings, too small for workers, and compute.cluster "
+            f"is {job.params.compute.cluster}: set compute.cluster to null or pcfg.stepwise to false"
         )
     if section.restarts > 1 and (section.symbols is None or job.params.train.patience is not None):
         raise EspalierError(
@@ -225,6 +231,8 @@ def fit(job: Job) -> Trained:
                          "right: look at unlabelled F1, or set ingest.bare for data without labels")  # fmt: skip
     watcher = GrammarWatcher(job, n)
     if section.training == "counts":
+        if job.params.compute.cluster:
+            job.progress.say("trees are counted in this process: it takes one look at them")
         found = of_counts(counted(job, given), watcher)
     else:
         found = estimated(job, given, n, watcher)
@@ -243,18 +251,31 @@ def of_counts(bank: Treebank, watcher: GrammarWatcher) -> GrammarFit:
 def estimated(job: Job, given: LearningData, n: int, watcher: GrammarWatcher) -> GrammarFit:
     """By expectation-maximisation, from the counts of trees or from chance; of several starts the likeliest."""
     section, seed, best, trace = job.params.pcfg, job.params.train.seed, None, []
-    for start in range(section.restarts):
-        of_trees = section.symbols is None
-        grammar, terminals = counted(job, given)[:2] if of_trees else random_start(job, given, seed + start)
-        strings = strings_of(given.data, terminals, given.trees, n)
-        heard: Callable = lambda record, grammar, terminals=terminals: watcher(record, grammar, terminals)  # noqa: E731
-        found = estimate(grammar, strings, options_of(job, seed + start), heard)
-        trace += [record | {"start": start} for record in found.history] if section.restarts > 1 else found.history
-        if found.skipped:
-            job.progress.say(f"strings of weight {found.skipped:g} cannot be derived and were skipped")
-        if best is None or found.objective < best.objective:
-            best = found
+    of_trees = section.symbols is None
+    grammar, terminals = counted(job, given)[:2] if of_trees else random_start(job, given, seed)
+    strings = prepared(strings_of(given.data, terminals, given.trees, n), options_of(job, seed))
+    with counting(job, strings) as count:
+        for start in range(section.restarts):
+            if start:
+                grammar = random_start(job, given, seed + start)[0]
+            heard: Callable = lambda record, grammar: watcher(record, grammar, terminals)  # noqa: E731
+            found = estimate(grammar, strings, options_of(job, seed + start), heard, count)
+            trace += [record | {"start": start} for record in found.history] if section.restarts > 1 else found.history
+            if found.skipped:
+                job.progress.say(f"strings of weight {found.skipped:g} cannot be derived and were skipped")
+            if best is None or (found.skipped, found.objective) < (best.skipped, best.objective):
+                best = found
     return best._replace(history=trace)
+
+
+def counting(job: Job, strings: Strings) -> AbstractContextManager[Count]:
+    """What counts the strings: the threads of this process, or workers of a cluster."""
+    cluster = job.params.compute.cluster
+    if not cluster:
+        return nullcontext(count)
+    from espalier.tasks.cluster import grammars as on_cluster
+
+    return on_cluster.counting(cluster, job.root, strings, job.params.compute.threads, job.progress.say)
 
 
 def told(job: Job, found: GrammarFit, watcher: GrammarWatcher) -> Trained:

@@ -204,7 +204,7 @@ def test_trees_are_no_labels_of_tokens(tmp_path):
     "options, told",
     [({"symbols": 3}, "pcfg.symbols is 3 and pcfg.training counts"), ({"restarts": 2}, "pcfg.restarts is 2"),
      ({"lines": ["U:%x[0,0]", "B"], "file": None}, "templates of pcfg say what is seen of a word"),
-     ({"cluster": "local:2"}, "^pcfg cannot train on data in several processes: set compute.cluster to null$"),
+     ({"cluster": "local:2", "training": "viterbi", "stepwise": True}, "pcfg.stepwise .* compute.cluster is local"),
      ({"initial": "champion"}, "^pcfg cannot start from an earlier model")],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(tmp_path, options, told):
