@@ -374,7 +374,7 @@ class Gp(Kernel):
     coordinates: int = option(10, "sparse: supports that a sequence may bring when it is looked at", "int", least=1)
     threshold: float = option(0.001, "sparse: sequences with no gradient above it are passed over", "number", least=0)
     products: str = option(
-        "auto", "dense: products with the kernel of all pairs of rows by counting what each two have in common "
+        "auto", "products with the kernel of all pairs of rows by counting what each two have in common "
         "(rows), by attributes and pairs of them that are written out once (features, for degrees 1 and 2), or as is "
         "cheaper", "text", tuple(gp_options.PRODUCTS),
     )  # fmt: skip

@@ -27,7 +27,13 @@ from espalier.engine.runtime.cholesky import backward, factorise, forward
 from espalier.engine.runtime.vectors import dot, product
 from espalier.engine.similarity.overlaps import Overlaps
 from espalier.engine.similarity.rows import selected
-from espalier.engine.similarity.shared_features import WEIGHTS, features_if_cheaper, shared_features
+from espalier.engine.similarity.shared_features import (
+    WEIGHTS,
+    FeaturesOfSome,
+    SharedFeatures,
+    features_if_cheaper,
+    shared_features,
+)
 
 MEMORY = 20  # pairs of L-BFGS
 INNER = 5  # iterations over the coordinates of one sequence
@@ -67,15 +73,12 @@ def fit_gp(chain: RowChain, options: GpOptions, heard: GpListener | None = None)
     return (_dense if options.method == "dense" else _sparse)(chain, options, heard)
 
 
-def product_of(chain: RowChain, options: GpOptions) -> Callable[[np.ndarray], np.ndarray]:
-    """What gives G A: the same but for rounding, by rows or by features that are written out."""
+def features_of(chain: RowChain, options: GpOptions) -> SharedFeatures | None:
+    """The kernel as features that are written out, where products are made by these: the same but for rounding."""
     about = chain.rows, chain.gram.n_attributes, options.degree
-    found = None
     if options.products == "features":
-        found = shared_features(*about)
-    elif options.products == "auto":
-        found = features_if_cheaper(*about, chain.n_labels)
-    return found.product if found else chain.gram.product
+        return shared_features(*about)
+    return features_if_cheaper(*about, chain.n_labels) if options.products == "auto" else None
 
 
 class GpPoint(NamedTuple):
@@ -93,7 +96,7 @@ class GpPosterior:
     def __init__(self, chain: RowChain, options: GpOptions):
         self.chain, self.kappa, self.root = chain, options.kappa, float(np.sqrt(options.eta))
         self.size, self.cells = chain.layout.size, chain.cells
-        self.products, self.product = 0, product_of(chain, options)
+        self.products, self.product = 0, (features_of(chain, options) or chain.gram).product
 
     def image(self, z: np.ndarray) -> np.ndarray:
         """G z; what belongs to pairs stays what it is."""
@@ -274,6 +277,7 @@ class ChosenCoordinates:
         self.kept, self.of = np.unique(self.rows, return_inverse=True)
         self.some = selected(chain.rows, self.kept)
         self.gram = Overlaps(self.some, chain.gram.n_attributes, chain.degree)
+        self.features = state.features and FeaturesOfSome(state.features, self.kept)
         self.size = len(self.rows) + len(state.v)
         self.mine = [np.flatnonzero(self.labels == y) for y in range(chain.n_labels)]
         self.factors = [self._factor(mine) for mine in self.mine]
@@ -304,13 +308,21 @@ class ChosenCoordinates:
             amounts[self.of[mine], self.labels[mine]] = part
         return amounts
 
+    def to_all(self, amounts: np.ndarray) -> np.ndarray:
+        """H = G A of what they are at the rows that were chosen."""
+        return self.features.to_all(amounts) if self.features else self.gram.product(amounts, self.state.chain.rows)
+
+    def to_some(self, values: np.ndarray) -> np.ndarray:
+        """G values at these rows."""
+        return self.features.to_some(values) if self.features else self.state.chain.gram.product(values, self.some)
+
     def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         state, k, amounts = self.state, len(self.rows), self.amounts(x)
-        scores, v = self.gram.product(amounts, state.chain.rows), x[k:]
+        scores, v = self.to_all(amounts), x[k:]
         theta = np.concatenate([scores.ravel(), state.root * v])
         loss, slope = state.chain.objective.value_and_gradient(theta)
         square = dot(amounts.ravel(), scores[self.kept].ravel())
-        of_rows = state.chain.gram.product(slope[: scores.size].reshape(scores.shape), self.some)
+        of_rows = self.to_some(slope[: scores.size].reshape(scores.shape))
         gradient = np.empty(self.size)
         both = of_rows + 2.0 * state.kappa * scores[self.kept]
         gradient[:k] = both[self.of, self.labels]
@@ -327,6 +339,7 @@ class SparseState:
 
     def __init__(self, chain: RowChain, options: GpOptions):
         self.chain, self.kappa, self.root = chain, options.kappa, float(np.sqrt(options.eta))
+        self.features = features_of(chain, options)
         shape = chain.rows.count, chain.n_labels
         self.amounts, self.scores, self.square = np.zeros(shape), np.zeros(shape), 0.0
         self.v = np.zeros(chain.layout.size - chain.cells)
@@ -369,7 +382,7 @@ class SparseState:
         self.evaluations += found.evaluations
         amounts = chosen.amounts(found.theta)
         self.amounts[chosen.kept] = amounts
-        self.scores = chosen.gram.product(amounts, self.chain.rows)
+        self.scores = chosen.to_all(amounts)
         self.square = dot(amounts.ravel(), self.scores[chosen.kept].ravel())
         self.v = found.theta[len(chosen.rows) :]
         self.look()
@@ -380,7 +393,7 @@ class SparseState:
 
     def worst(self) -> int:
         """The sequence with the largest gradient."""
-        image = self.chain.gram.product(self.gradient)
+        image = (self.features or self.chain.gram).product(self.gradient)
         size = np.abs(image).max(axis=1)[self.chain.of_position]
         return int(np.argmax(np.maximum.reduceat(size, self.chain.dataset.offsets[:-1])))
 

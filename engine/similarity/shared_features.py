@@ -44,19 +44,54 @@ class SharedFeatures(NamedTuple):
 
     def product(self, values: np.ndarray) -> np.ndarray:
         """G values, float64 [P, Y]; the same bytes for any number of threads."""
-        n_rows, n_labels = values.shape
-        padded = np.zeros((n_rows, -(-n_labels // SIDE_BY_SIDE) * SIDE_BY_SIDE))
-        padded[:, :n_labels] = values
+        everywhere = RowSets(self.ptr, self.row)
+        return self.own[:, None] * values + summed(everywhere, everywhere, self.weight, values, len(values))
 
-        def part(bounds: tuple[int, int]) -> np.ndarray:
-            out = np.zeros_like(padded)
-            add_features(self.ptr, self.row, self.weight, padded, *bounds, out)
-            return out
 
-        total = padded * self.own[:, None]
-        for out in threads.run(part, threads.balanced(np.diff(self.ptr), PARTS)):
-            total += out
-        return np.ascontiguousarray(total[:, :n_labels])
+class RowSets(NamedTuple):
+    """The rows of each feature."""
+
+    ptr: np.ndarray  # int64 [F + 1]
+    row: np.ndarray  # int32
+
+
+class FeaturesOfSome:
+    """Products between some rows and all: looks at the entries of the few on one side alone."""
+
+    def __init__(self, features: SharedFeatures, kept: np.ndarray):
+        number = np.full(len(features.own), -1, np.int32)
+        number[kept] = np.arange(len(kept))
+        mine = number[features.row]
+        before = np.append(0, np.cumsum(mine >= 0))
+        self.features, self.kept = features, kept
+        self.all, self.some = RowSets(*features[:2]), RowSets(before[features.ptr], mine[mine >= 0])
+
+    def to_all(self, values: np.ndarray) -> np.ndarray:
+        """G values, float64 [P, Y], where values are of the few rows and zero elsewhere."""
+        out = summed(self.some, self.all, self.features.weight, values, len(self.features.own))
+        out[self.kept] += self.features.own[self.kept, None] * values
+        return out
+
+    def to_some(self, values: np.ndarray) -> np.ndarray:
+        """The few rows of G values, where values are of all."""
+        out = summed(self.all, self.some, self.features.weight, values, len(self.kept))
+        return out + self.features.own[self.kept, None] * values[self.kept]
+
+
+def summed(here: RowSets, there: RowSets, weight: np.ndarray, values: np.ndarray, n_rows: int) -> np.ndarray:
+    """The sum over features of w_f, the values of its rows here, in its rows there, float64 [n_rows, Y]."""
+    width = -(-values.shape[1] // SIDE_BY_SIDE) * SIDE_BY_SIDE
+    padded, total = np.zeros((len(values), width)), np.zeros((n_rows, width))
+    padded[:, : values.shape[1]] = values
+
+    def part(bounds: tuple[int, int]) -> np.ndarray:
+        out = np.zeros((n_rows, width))
+        add_features(here, there, weight, padded, *bounds, out)
+        return out
+
+    for out in threads.run(part, threads.balanced(np.diff(here.ptr) + np.diff(there.ptr), PARTS)):
+        total += out
+    return np.ascontiguousarray(total[:, : values.shape[1]])
 
 
 def may_pay(n_rows: int, pairs: int, degree: int, n_labels: int) -> bool:
@@ -220,21 +255,23 @@ def merge_sets(ptr, row, code, order, weight, kept):
 
 
 @kernel
-def add_features(ptr, row, weight, values, lo, hi, out):
-    """out += sum of w_f z_f z_f' values over f in lo .. hi - 1; four labels at once: no sum waits for itself."""
+def add_features(here, there, weight, values, lo, hi, out):
+    """out[there] += w_f sum of values[here] for f in lo .. hi - 1; four labels at once: no sum waits for itself."""
     for f in range(lo, hi):
-        begin, end, by = ptr[f], ptr[f + 1], weight[f]
+        by = weight[f]
+        if here.ptr[f] == here.ptr[f + 1]:
+            continue
         for y in range(0, values.shape[1], SIDE_BY_SIDE):
             a, b, c, d = 0.0, 0.0, 0.0, 0.0
-            for i in range(begin, end):
-                p = row[i]
+            for i in range(here.ptr[f], here.ptr[f + 1]):
+                p = here.row[i]
                 a += values[p, y]
                 b += values[p, y + 1]
                 c += values[p, y + 2]
                 d += values[p, y + 3]
             a, b, c, d = by * a, by * b, by * c, by * d
-            for i in range(begin, end):
-                p = row[i]
+            for i in range(there.ptr[f], there.ptr[f + 1]):
+                p = there.row[i]
                 out[p, y] += a
                 out[p, y + 1] += b
                 out[p, y + 2] += c

@@ -151,10 +151,9 @@ def plan_text(figures: dict, iterations: int) -> str:
 
 def kernels_text(figures: dict) -> str:
     """What an iteration of a kernel machine asks of its rows, for people."""
-    rows, pairs = f"of {figures['rows']:,} distinct rows", figures["pairs_of_attributes"]
-    if pairs:
-        return f"kernels   none: {pairs:,} pairs of attributes {rows} are written out, at most"
-    return f"kernels   {figures['kernel_evaluations']:,} an iteration, {rows}"
+    pairs = figures["pairs_of_attributes"]
+    written = f"; {pairs:,} attributes and pairs of them written out at most" if pairs else ""
+    return f"kernels   {figures['kernel_evaluations']:,} an iteration, of {figures['rows']:,} distinct rows{written}"
 
 
 def cluster_text(cluster: dict) -> str:

@@ -74,17 +74,21 @@ def work_of(job: Job, options: GpOptions | HmsvmOptions, rows: AttributeRows, to
         longest = int(np.diff(job.shards().offsets()).max(initial=0))
         held = 24 * cells + 8 * tokens * longest
         return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, USUAL["hmsvm"], "hmsvm.C to less")
+    entries = written_out(options, rows, n_labels)
     if options.method == "dense":
-        pairs, held = pairs_of(rows) if options.degree > 1 else 0, 8 * 90 * cells
-        tried = options.products == "auto" and may_pay(n_rows, pairs, options.degree, n_labels)
-        if tried or options.products == "features":
-            entries, held = pairs + len(rows.attribute), held + BYTES_A_PAIR * pairs
-            return KernelWork(cells, 0, False, 1, held, USUAL["gp"], "gp.method to sparse", entries)
-        return KernelWork(cells, n_rows**2, True, 1, held, USUAL["gp"], "gp.method to sparse")
+        held, kernels = 8 * 90 * cells + BYTES_A_PAIR * entries, 0 if entries else n_rows**2
+        return KernelWork(cells, kernels, True, 1, held, USUAL["gp"], "gp.method to sparse", entries)
     support = int(np.ceil(options.share * n_rows)) + options.coordinates
-    held = 80 * cells + 8 * options.coordinates * n_rows + 16 * support**2
+    held = 80 * cells + 8 * options.coordinates * n_rows + 16 * support**2 + 2 * BYTES_A_PAIR * entries
     looks = 8 * support / options.coordinates / RECORDS
     return KernelWork(support, 2 * support * n_rows // RECORDS, True, looks, held, RECORDS, "gp.share to less")
+
+
+def written_out(options: GpOptions, rows: AttributeRows, n_labels: int) -> int:
+    """Attributes and pairs of them that are written out at most, 0 where kernels are counted instead."""
+    pairs = pairs_of(rows) if options.degree > 1 else 0
+    tried = options.products == "auto" and may_pay(rows.count, pairs, options.degree, n_labels)
+    return pairs + len(rows.attribute) if tried or options.products == "features" else 0
 
 
 def plan(job: Job) -> dict:

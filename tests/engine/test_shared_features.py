@@ -45,6 +45,19 @@ def test_products_are_sums_over_all_pairs_of_rows(degree, n_labels):
     assert found.entries < 0.9 * (written + rows.count)  # one column says nothing that another does not
 
 
+@pytest.mark.parametrize("degree", [1, 2])
+def test_products_between_some_rows_and_all(degree):
+    rows, size = rows_of(seed=4)
+    kept, random = np.array([3, 4, 20, 77]), np.random.default_rng(1)
+    values, amounts = random.normal(size=(rows.count, 3)), random.normal(size=(4, 3))
+    some = shared.FeaturesOfSome(shared.shared_features(rows, size, degree), kept)
+    gram = Overlaps(rows, size, degree)
+    everywhere = np.zeros((rows.count, 3))
+    everywhere[kept] = amounts
+    np.testing.assert_allclose(some.to_all(amounts), gram.product(everywhere), rtol=SUMS, atol=SUMS)
+    np.testing.assert_allclose(some.to_some(values), gram.product(values)[kept], rtol=SUMS, atol=1e-10)
+
+
 def test_rows_without_attributes_one_row_and_none():
     for ptr, attribute in (([0, 0, 2], [0, 3]), ([0, 2], [1, 2]), ([0, 0], []), ([0], [])):
         rows = AttributeRows(np.array(ptr), np.array(attribute, np.int32))
@@ -83,6 +96,17 @@ def test_a_gaussian_process_comes_to_the_same_optimum(degree):
         found[products] = fit_gp(chain, options)
     assert found["features"].objective == pytest.approx(found["rows"].objective, rel=1e-9)
     np.testing.assert_allclose(found["features"].weights, found["rows"].weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("pick", ["random", "gradient"])
+def test_a_sparse_training_does_the_same_by_features(pick):
+    data, kinds = problem(seed=6, sequences=8)
+    found = {}
+    for products in ("rows", "features"):
+        options = GpOptions(method="sparse", share=0.5, coordinates=2, products=products, pick=pick, pairs="all")
+        found[products] = fit_gp(gp.chain_of(data, N_LABELS, kinds, options), options)
+    assert np.array_equal(found["rows"].amounts != 0, found["features"].amounts != 0)
+    assert found["features"].objective == pytest.approx(found["rows"].objective, rel=1e-6)
 
 
 def test_what_is_cheaper_is_chosen_by_the_data():
