@@ -64,11 +64,10 @@ def tournament(args) -> int:
 
 def standings_text(figures: dict, root) -> str:
     """The entrants, what became of the others and the next step, for people."""
-    from espalier.tasks.judging import headline
     from espalier.tasks.pages import tournament_page as page
     from espalier.tasks.pages.page import capital, number, percent
 
-    head, by_dev = headline.HEADS[figures["measure"]], figures["chosen_by"] == "dev"
+    head, by_dev = figures["measure_name"], figures["chosen_by"] == "dev"
     heads = ("entrant", *([f"dev {head}"] if by_dev else []), f"test {head}", "against the winner", "active",
              "trained in", "tokens/s", "calibration")  # fmt: skip
     rows = []

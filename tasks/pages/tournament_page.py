@@ -4,7 +4,6 @@ import shlex
 from typing import Any
 
 from espalier.engine.families import FAMILIES
-from espalier.tasks.judging import headline
 from espalier.tasks.pages.page import (
     MISSING,
     Html,
@@ -40,6 +39,11 @@ def span(found: dict | None) -> str:
     return f"{points(found['value'])} ({low} to {points(found['high']).removesuffix(' points')})"
 
 
+def in_a_cell(text: str) -> str:
+    """A figure that goes on the next line, where it must, with its interval as a whole."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
+
+
 def within(found: dict) -> str:
     return f"{percent(found['value'], 2)} ({percent(found['low'], 2)} to {percent(found['high'], 2)})"
 
@@ -70,7 +74,7 @@ def next_command(figures: Figures) -> str:
 
 def verdict(figures: Figures) -> str:
     """The winner, and what it was chosen by."""
-    by = f"the best {headline.HEADS[figures['measure']]}"
+    by = f"the best {figures['measure_name']}"
     first = figures["entrants"][0]
     equal = sum(row["chosen"] == first["chosen"] for row in figures["entrants"])
     where = "on the development data" if figures["chosen_by"] == "dev" else (
@@ -100,12 +104,13 @@ def as_page(figures: Figures, times: dict[str, dict], project: str, time: str) -
 
 def _winner(figures: Figures, times: dict) -> Html:
     best = figures["entrants"][0]
+    own = times[best["name"]]
     found = [
         card("Winner", best["name"], FAMILIES[best["family"]].called, broad=True),
-        card(f"{capital(headline.HEADS[figures['measure']])}, test data", percent(best["test"]["value"], 2),
+        card(f"{capital(figures['measure_name'])}, test data", percent(best["test"]["value"], 2),
              f"between {percent(best['test']['low'], 2)} and {percent(best['test']['high'], 2)}"),
         card("Active weights", number(best["active"]), size(best["bytes"])),
-        card("Trained in", trained_in(times[best["name"]])),
+        card("Trained in", seconds(own["training"]), "" if own["alone"] else "beside others"),
     ]  # fmt: skip
     gate = tag(
         "p", "It is the candidate now, evaluated and reported. ", tag("code", next_command(figures)),
@@ -115,7 +120,7 @@ def _winner(figures: Figures, times: dict) -> Html:
 
 
 def _quality(figures: Figures) -> Html:
-    champion, head = figures["champion"], headline.HEADS[figures["measure"]]
+    champion = figures["champion"]
     better = "higher is better" if figures["higher_is_better"] else "lower is better"
     nouns, drawn = figures["nouns"], percent(figures["level"], 0)
     told = lead(
@@ -124,17 +129,17 @@ def _quality(figures: Figures) -> Html:
         "both models."
     )
     by_dev = figures["chosen_by"] == "dev"
-    heads = ["Entrant", *([f"Development {head}"] if by_dev else []), f"Test {head}", "Against the winner",
+    heads = ["Entrant", *(["Development data"] if by_dev else []), "Test data", "Against the winner",
              *(["Against the champion"] if champion else [])]  # fmt: skip
     rows = [
-        (row["name"], *((percent(row["chosen"], 2),) if by_dev else ()), within(row["test"]),
-         span(row["against_winner"]), *((span(row["against_champion"]),) if champion else ()))
+        (row["name"], *((percent(row["chosen"], 2),) if by_dev else ()), in_a_cell(within(row["test"])),
+         in_a_cell(span(row["against_winner"])), *((in_a_cell(span(row["against_champion"])),) if champion else ()))
         for row in figures["entrants"]
     ]  # fmt: skip
     if champion:
-        rows.append((f"champion ({champion['family']})", *((MISSING,) if by_dev else ()), within(champion["test"]),
-                     MISSING, MISSING))  # fmt: skip
-    return join([told, table("The best on top", heads, rows, range(1, len(heads)), "stack")])
+        rows.append((f"champion ({champion['family']})", *((MISSING,) if by_dev else ()),
+                     in_a_cell(within(champion["test"])), MISSING, MISSING))  # fmt: skip
+    return join([told, table("The best on top", heads, rows, range(1, len(heads)), "stack wrapped")])
 
 
 def _cost(figures: Figures, times: dict) -> Html:
