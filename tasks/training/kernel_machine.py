@@ -132,10 +132,10 @@ def advice(job: Job, work: KernelWork, seconds: float, n_rows: int) -> dict:
     if seconds * iterations < LONG:
         return {}
     hours = seconds * iterations / 3600
-    asked = f"{work.pairs:,} pairs of attributes" if work.pairs else f"{work.kernels:,} kernels"
+    written = f" and {work.pairs:,} attributes and pairs of them written out" if work.pairs else ""
     return {"advice": (
-        f"{n_rows:,} distinct rows, {asked} an iteration: about {hours:,.1f} hours for {iterations} "
-        f"iterations; set ingest.limit to fewer sequences, {work.sparser}, or model.family to crf"
+        f"{n_rows:,} distinct rows, {work.kernels:,} kernels an iteration{written}: about {hours:,.1f} hours for "
+        f"{iterations} iterations; set ingest.limit to fewer sequences, {work.sparser}, or model.family to crf"
     )}  # fmt: skip
 
 
