@@ -39,7 +39,7 @@ SAME = 1e-9  # both count in double precision
 INSIDE, COUNTS, PARSING = "inside, 35 symbols", "inside-outside, 35 symbols", "treebank grammar, parse words"
 BEST, SHORT = "likeliest trees of short strings, 35 symbols", "treebank grammar of short sentences, parse words"
 LONG = 18, 22  # words of sentences
-TAGS, WORDS, FEW = (3, 5), (5, 9), 10  # lengths of the strings and sentences for which nltk can be waited, how many
+TAGS, WORDS, FEW = (3, 5), (5, 9), 5  # lengths of the strings and sentences for which nltk can be waited, how many
 
 
 def rows(context: Context) -> Iterator[dict]:

@@ -94,7 +94,7 @@ FAMILIES = {
     ),
     "pcfg": Family(
         "pcfg:PcfgModel", "probabilistic context-free grammar", "probabilistic grammar: trees, from trees or strings",
-        frozenset({"trees", "likelihood", "partial", "duplicates", "shards"}),
+        frozenset({"trees", "likelihood", "partial", "duplicates", "shards", "sample"}),
     ),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 from espalier.engine.data.dataset import Dataset, make_dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.hmm_space import FLOOR
-from espalier.engine.families.labeller import States
+from espalier.engine.families.labeller import States, check_whole
 from espalier.engine.runtime.vectors import exp
 
 NOTHING = FLOOR + 1e-6  # a logarithm up to this is that of zero: its sums with others are rounded
@@ -49,9 +49,7 @@ def sampled(
     longest: int,
 ) -> Dataset:  # fmt: skip
     """n sequences with their labels; one that goes on for `longest` tokens is cut off there."""
-    for name, value, least in (("n", n, 0), ("seed", seed, 0), ("longest", longest, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise EspalierError(f"{name} is {value!r}: expected a whole number of at least {least}")
+    check_whole(n=(n, 0), seed=(seed, 0), longest=(longest, 1))
     random = np.random.default_rng(seed)
     labels, lengths = _walks(states, n, longest, random)
     observations = np.full((len(labels), n_templates), -1, np.int32)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families import FAMILIES, require
+from espalier.engine.labels.trees import Tree
 from espalier.engine.lattice import blocks
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.decode import NBest
@@ -56,6 +57,13 @@ class States(NamedTuple):
     transitions: np.ndarray  # float64 [Y, Y], to y from y' at [y', y]
     final: np.ndarray  # float64 [Y], of the end after y
     visits: np.ndarray  # float64 [Y], how often each is expected in a sequence
+
+
+def check_whole(**numbers: tuple[int, int]) -> None:
+    """Refuse what is no whole number, or smaller than its least value."""
+    for name, (value, least) in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise EspalierError(f"{name} is {value!r}: expected a whole number of at least {least}")
 
 
 class Predictor(Stored):
@@ -105,8 +113,8 @@ class Predictor(Stored):
         """Its labels as states of an automaton, None for a model that is none."""
         return None
 
-    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset:
-        """n sequences drawn from it, with their labels, where a model can."""
+    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> Dataset | list[Tree]:
+        """n sequences drawn from it, with their labels, or n trees, where a model can."""
         self.require("sample")
         raise NotImplementedError
 

@@ -17,11 +17,12 @@ import pyarrow as pa
 from espalier.engine import model_file
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, quoted
-from espalier.engine.families.labeller import Predictor
+from espalier.engine.families.labeller import Predictor, check_whole
 from espalier.engine.grammar.best import Nodes
 from espalier.engine.grammar.binary_trees import HALF, plain
 from espalier.engine.grammar.charts import MEMORY, longest_within, make_wide
 from espalier.engine.grammar.expected import Machine
+from espalier.engine.grammar.generating import draw_rules
 from espalier.engine.grammar.kbest import Chooser
 from espalier.engine.grammar.rules import Grammar, expected_uses, stored_grammar
 from espalier.engine.grammar.strings import Strings
@@ -111,6 +112,20 @@ class PcfgModel(Predictor):
     def longest(self, several: bool = False) -> int:
         """The tokens of the longest sequence whose charts fit the memory, for the best tree or for several."""
         return longest_within(MEMORY, make_wide(self.grammar), 1, several)
+
+    def sample(self, n: int, seed: int = 0, longest: int = 1000) -> list[Tree]:
+        """n trees drawn from it, of at most so many words; the same seed draws the same ones.
+
+        A word is what the first template sees; of a class of rare words it is the name of the class.
+        """
+        check_whole(n=(n, 0), seed=(seed, 0), longest=(longest, 1))
+        begin = next((part for part in parse(self.templates)[0].parts if isinstance(part, str)), "")
+        words = [text.removeprefix(begin) for text in self.observations]
+        first, found = len(self.grammar.binary), []
+        for rules in draw_rules(self.grammar, n, seed, longest):
+            lexical = rules[(rules >= first) & (rules < first + len(self.grammar.lexical))] - first
+            found.append(tree_of_rules(self.grammar, rules, [words[w] for w in self.grammar.word[lexical]]))
+        return found
 
     @cached_property
     def _chooser(self) -> Chooser:

@@ -1,5 +1,6 @@
 """Strings that a grammar generates, with the brackets of their trees."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -102,6 +103,48 @@ def grow_all(n, seed, tries, start, at, rules, cumulative, left, right, word, be
     return words[:used], brackets[:kept], dropped
 
 
+def draw_rules(grammar: Grammar, n: int, seed: int = 0, longest: int = 1000) -> list[np.ndarray]:
+    """The rules of so many trees in preorder, as `treebank.tree_of_rules` takes them; longer ones are drawn again."""
+    owners = grammar.owners
+    order = np.argsort(owners, kind="stable")
+    ends = np.searchsorted(owners[order], np.arange(len(grammar.symbols) + 1))
+    shares = [np.cumsum(grammar.probabilities[order[a:b]]) for a, b in pairwise(ends)]
+    random, found = np.random.default_rng(seed), []
+    for _ in range(TRIES * n + TRIES):
+        if len(found) == n:
+            return found
+        rules = _drawn(grammar, order, ends, shares, random, longest)
+        found += [] if rules is None else [np.array(rules, np.int32)]
+    raise _too_few(n, longest)
+
+
+def _drawn(grammar: Grammar, order, ends, shares, random: np.random.Generator, longest: int) -> list[int] | None:
+    """The rules of one tree; None where it would have too many words."""
+    binary, lexical = len(grammar.binary), len(grammar.binary) + len(grammar.lexical)
+    rules, waiting, words = [], [grammar.start], 0
+    while waiting:
+        a = waiting.pop()
+        drawn = int(np.searchsorted(shares[a], random.random() * shares[a][-1], side="right"))
+        rule = int(order[ends[a] + min(drawn, len(shares[a]) - 1)])
+        rules.append(rule)
+        if rule < binary:
+            waiting += [int(grammar.right[rule]), int(grammar.left[rule])]
+        elif rule < lexical:
+            words += 1
+        else:
+            waiting.append(int(grammar.below[rule - lexical]))
+        if words + len(waiting) > longest:
+            return None
+    return rules
+
+
+def _too_few(n: int, longest: int) -> EspalierError:
+    return EspalierError(
+        f"of {TRIES * n + TRIES:,} trees of the grammar too few end within {longest:,} words: expected at least {n:,}; "
+        "train it, or allow longer strings"
+    )
+
+
 def generate(grammar: Grammar, n: int, seed: int = 0, longest: int = 1000) -> Generated:
     """So many strings of at most so many words; those that would grow longer are dropped, counted and drawn again."""
     owners = grammar.owners
@@ -115,9 +158,6 @@ def generate(grammar: Grammar, n: int, seed: int = 0, longest: int = 1000) -> Ge
         grammar.below, longest, lengths, counts,
     )  # fmt: skip
     if dropped < 0:
-        raise EspalierError(
-            f"of {TRIES * n + TRIES:,} trees of the grammar too few end within {longest:,} words: expected at least "
-            f"{n:,}; train it, or allow longer strings"
-        )
+        raise _too_few(n, longest)
     ends = np.cumsum(np.concatenate([[0], lengths])), np.cumsum(np.concatenate([[0], counts]))
     return Generated(Strings(words, ends[0], np.ones(n), ends[1], brackets), int(dropped))

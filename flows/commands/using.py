@@ -105,7 +105,8 @@ def tag(args) -> None:
     flag("--json", "as JSON, one sentence a line"),
     argument("--nbest", type=whole_number, default=0, metavar="K", help="the K likeliest trees of each sentence"),
     flag("--scores", "log-probability of each tree, and its share of that of all trees"),
-    epilog="A sentence that the grammar cannot derive is answered with () (null in JSON), and the exit code is 3.",
+    epilog="A sentence that the grammar cannot derive is answered with () (null in JSON), and the exit code is 3. "
+           "Brackets inside of words are written -LRB- and -RRB-.",
     example="echo 'the old man sees a boat .' | espalier parse",
 )  # fmt: skip
 def parse(args) -> int:
@@ -124,10 +125,11 @@ def parse(args) -> int:
 
 
 @GROUP.command(
-    "why each token has its label: the weights for it and for the runner-up",
+    "why each token has its label: the weights for it and for the runner-up; of a grammar the rules of each tree",
     *INPUT,
-    argument("--top", type=whole_number, default=5, metavar="N", help="weights shown for each token (5)"),
+    argument("--top", type=whole_number, default=5, metavar="N", help="weights of each token, rules of a tree (5)"),
     flag("--json", "as JSON, one sequence a line"),
+    epilog="A grammar reads sentences or trees, one a line, as `espalier parse` does.",
     example="echo lattice | espalier explain --words",
 )
 def explain(args) -> None:
@@ -165,9 +167,9 @@ def _explain_trees(model, args) -> None:
 
 
 @GROUP.command(
-    "what a model is and its strongest weights",
+    "what a model is and its strongest weights, or the rules that a grammar uses most",
     argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP),
-    argument("--label", help="only weights of this label"),
+    argument("--label", help="only weights, or rules, of this label"),
     argument("--top", type=whole_number, default=20, metavar="N", help="weights shown (20)"),
     AS_JSON,
     argument(
@@ -216,11 +218,12 @@ def inspect(args) -> None:
 
 
 @GROUP.command(
-    "sequences that a hidden Markov model draws, with their labels, as columns",
+    "sequences that a hidden Markov model draws, with their labels, as columns; trees of a grammar, one a line",
     argument("model", nargs="?", type=Path, metavar="MODEL", help=MODEL_HELP),
     argument("-n", type=whole_number, default=10, metavar="N", help="how many sequences (10)"),
     argument("--seed", type=whole_number, default=0, metavar="N", help="another seed draws others (0)"),
-    argument("--longest", type=whole_number, default=1000, metavar="N", help="tokens behind which one is cut (1000)"),
+    argument("--longest", type=whole_number, default=1000, metavar="N",
+             help="tokens behind which one is cut, or a tree drawn again (1000)"),
     example="espalier sample -n 3 --seed 1",
 )
 def sample(args) -> None:
@@ -230,7 +233,7 @@ def sample(args) -> None:
     model = families.load(_model_path(args))
     drawn = model.sample(args.n, args.seed, args.longest)
     out = sys.stdout.buffer  # UTF-8 whatever the terminal is set to
-    for text in samples.columns(model, drawn):
+    for text in samples.lines(drawn) if "trees" in model.can else samples.columns(model, drawn):
         out.write(text.encode())
     out.flush()
 

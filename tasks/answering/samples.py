@@ -1,12 +1,23 @@
-"""Sequences that a model draws, as columns: `espalier sample`."""
+"""Sequences that a model draws, as columns or trees: `espalier sample`."""
 
 from collections.abc import Iterator
 
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.labels.trees import Tree, leaves, written
 
 UNKNOWN = "<unknown>"  # stands for an observation that training has not seen
+
+
+def lines(trees: list[Tree]) -> Iterator[str]:
+    """A tree on each line, in brackets."""
+    for tree in trees:
+        for _, word in leaves(tree):
+            if not word or set(word) & set("()") or word.split() != [word]:
+                told = f"the sample has {quoted(word)}, which cannot stand in a tree"
+                raise EspalierError(f"{told}: ask for another seed")
+        yield f"{written(tree)}\n"
 
 
 def columns(model: Labeller, data: Dataset) -> Iterator[str]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.families.labeller import Labeller
+from espalier.engine.labels.trees import labels_above, tag_of
 from espalier.tasks import store
 from espalier.tasks.ingest import input_fractions
 
@@ -80,7 +81,8 @@ def compare(root: Path) -> dict | None:
         (root / store.NEWS).unlink(missing_ok=True)
         return None
     manifest = store.read_manifest(root)
-    before, now = set(champion.labels), set(manifest["labels"])
+    now = labels_of(manifest)
+    before = now if champion.info.get("symbols") else set(champion.labels)  # symbols of its own are none of the data's
     found = {
         "champion_data_version": champion.info.get("data_version"), "data_version": manifest["data_version"],
         "new_labels": sorted(now - before), "lost_labels": sorted(before - now),
@@ -92,6 +94,13 @@ def compare(root: Path) -> dict | None:
         found |= _since(root, folder)
     store.write_json(root / store.NEWS, found)
     return found
+
+
+def labels_of(manifest: dict) -> set[str]:
+    """The labels of the data; of trees those of brackets and words, not the pieces that stand at the words."""
+    if not manifest.get("trees"):
+        return set(manifest["labels"])
+    return {label for piece in manifest["labels"] for label in (*labels_above(piece), tag_of(piece)) if label}
 
 
 def _since(root: Path, folder: Path) -> dict[str, int]:

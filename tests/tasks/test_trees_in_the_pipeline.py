@@ -17,10 +17,11 @@ from espalier.engine.grammar.estimation import GrammarOptions, fit
 from espalier.engine.grammar.rules import make_grammar
 from espalier.engine.grammar.strings import make_strings
 from espalier.engine.labels.bracket_scores import compare_all
-from espalier.engine.labels.trees import cleaned, leaves, read_trees
+from espalier.engine.labels.trees import Tree, cleaned, leaves, read_trees
 from espalier.flows.cli import main as espalier
 from espalier.tasks import ingest, store, train
-from espalier.tasks.answering import parsing
+from espalier.tasks.answering import parsing, samples
+from espalier.tasks.judging import news
 from espalier.tasks.params import Params
 from espalier.tasks.progress import Progress
 from espalier.tasks.training.plan import main as plan
@@ -389,6 +390,38 @@ def test_commands_of_labels_name_those_of_trees(trained, capsysbinary):
         (trained / "bad.txt").write_text(text)
         code, _, err = told(capsysbinary, "-C", trained, "parse", trained / "bad.txt")
         assert code == 1 and re.search(words, err)
+
+
+def test_trees_are_drawn_from_a_grammar(trained, capsysbinary):
+    model = load(trained / store.CHAMPION)
+    code, out, _ = told(capsysbinary, "-C", trained, "sample", "-n", 400, "--seed", 2)
+    drawn = [cleaned(tree) for tree in read_trees(out)]
+    assert code == 0 and len(drawn) == 400 == len(out.splitlines())
+    assert told(capsysbinary, "-C", trained, "sample", "-n", 400, "--seed", 2)[1] == out
+    assert told(capsysbinary, "-C", trained, "sample", "-n", 400, "--seed", 3)[1] != out
+    texts = [" ".join(word for _, word in leaves(tree)) for tree in drawn]
+    assert {word for text in texts for word in text.split()} <= {text.removeprefix("U:") for text in model.observations}
+    assert "()" not in answers(model, "\n".join(texts[:20]))
+    uses = dict(zip(*(model.shown_table().column(name).to_pylist() for name in ("rule", "uses")), strict=True))
+    tags = [tag for tree in drawn for tag, _ in leaves(tree)]
+    expected = sum(n for rule, n in uses.items() if rule.startswith("NN -> "))
+    assert tags.count("NN") / 400 == pytest.approx(expected, rel=0.15)  # five standard deviations
+    assert max(len(leaves(tree)) for tree in model.sample(50, 1, longest=9)) <= 9
+    for options, words in (({"n": -1}, "n is -1"), ({"n": 5, "longest": 4}, "of 600 trees of the grammar too few end")):
+        with pytest.raises(EspalierError, match=words):
+            model.sample(**options)
+    odd = Tree("S", (Tree("NN", ("a b",)),))
+    with pytest.raises(EspalierError, match="the sample has 'a b', which cannot stand in a tree: ask for another seed"):
+        list(samples.lines([odd]))
+
+
+def test_news_are_of_labels_and_not_of_pieces(trained):
+    found = news.compare(trained)
+    assert found["new_labels"] == found["lost_labels"] == [] and news.text(found).startswith("since the champion: no n")
+    manifest = store.read_manifest(trained)
+    manifest["labels"].append("(S(NX(FW*)")
+    assert news.labels_of(manifest) - news.labels_of(store.read_manifest(trained)) == {"NX", "FW"}
+    assert news.labels_of({"trees": True, "labels": ["((*", "*))"]}) == set()
 
 
 def test_a_challenger_is_judged_by_brackets(trained):
