@@ -46,20 +46,22 @@ def training_of(data: Entities, options: PerceptronOptions):
 
 
 def learned(
-    patterns: str, options: dict, epochs: int, limit: int | None, train: Path, dev: Path, test: Path
+    patterns: str, options: dict, epochs: int, looks: int, limit: int | None, train: Path, dev: Path, test: Path
 ) -> dict:  # fmt: skip
-    """A model after each epoch."""
+    """A model after each `looks` epochs, and after the last one."""
     data = entities_of(patterns, limit, train, dev, test)
     training, model_of = training_of(data, PerceptronOptions(epochs=epochs, **options))
-    rows, begin = [], time.process_time()
+    rows, seconds, begin = [], 0.0, time.process_time()
 
     def listen(record: dict, theta: np.ndarray) -> None:
-        nonlocal begin
-        seconds = time.process_time() - begin
-        if record["iteration"]:
+        nonlocal begin, seconds
+        seconds += time.process_time() - begin
+        last = record["mistakes"] == 0 or record["iteration"] == epochs
+        if record["iteration"] and (last or record["iteration"] % looks == 0):
             model = model_of(theta)
             rows.append({"epoch": record["iteration"], "mistakes": record["mistakes"], "seconds": seconds,
                          "active": sum(model.sizes().values()), **judged(data, model)})  # fmt: skip
+            seconds = 0.0
         begin = time.process_time()
 
     found = learn(training, listen)
