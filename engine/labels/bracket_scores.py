@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from espalier.engine.errors import EspalierError
-from espalier.engine.labels.trees import TOP, Tree, leaves, tag_of, tree_of, walk
+from espalier.engine.labels.trees import TOP, Tree, leaves, tag_of, tree_of, walk, without_labels
 
 PUNCTUATION = frozenset([",", ":", "``", "''", "."])
 EQUAL = {"PRT": "ADVP"}
@@ -107,6 +107,17 @@ def spans_in(gold: Sequence[str], said: Sequence[str], offsets: Sequence[int]) -
 
 
 def rows_of(gold: Sequence[str], said: Sequence[str], offsets: Sequence[int]) -> list[BracketCounts]:
-    """The counts of each sentence, of trees as labels of their words; labels that make no tree are none."""
+    """The counts of each sentence, of trees as labels of their words; labels that make no tree are none.
+
+    Where right brackets have no labels, those of predicted ones do not count.
+    """
     cuts = [slice(int(lo), int(hi)) for lo, hi in pairwise(offsets)]
-    return [compare(tree_of(gold[cut]), tree_of(said[cut])) for cut in cuts]
+    rights, answers = ([tree_of(pieces[cut]) for cut in cuts] for pieces in (gold, said))
+    return [compare(*pair) for pair in zip(rights, comparable(rights, answers), strict=True)]
+
+
+def comparable(gold: Sequence[Tree], said: Sequence[Tree | None]) -> list[Tree | None]:
+    """The predicted trees, without their labels where the right ones have none."""
+    if any(tree.label for tree in gold):
+        return list(said)
+    return [tree and without_labels(tree) for tree in said]

@@ -151,6 +151,18 @@ def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
                 waiting += [(child, True) for child in node.children[::-1]]
 
 
+def without_labels(tree: Tree) -> Tree:
+    """The same brackets and words, of which nothing is said."""
+    inside: list[list] = [[]]
+    for node, opens in walk(tree):
+        if opens:
+            inside.append([] if node.word is None else [node.word])
+        else:
+            made = Tree("", tuple(inside.pop()))
+            inside[-1].append(made)
+    return inside[0][0]
+
+
 def leaves(tree: Tree) -> list[tuple[str, str]]:
     """(tag, word) from left to right."""
     found, waiting = [], [tree]

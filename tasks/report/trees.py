@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from espalier.engine.labels.bracket_scores import EQUAL, PUNCTUATION, BracketCounts, compare, spans
+from espalier.engine.labels.bracket_scores import EQUAL, PUNCTUATION, BracketCounts, comparable, compare, spans
 from espalier.engine.labels.trees import TOP, Tree, leaves, tree_of
 from espalier.tasks.judging.slices import length_starts, rate
 from espalier.tasks.pages import charts, tree_picture
@@ -41,15 +41,8 @@ def sentences(predictions: pa.Table) -> list[JudgedTree]:
     gold, said, words = (predictions.column(name).to_pylist() for name in ("tree", "predicted_tree", "x0"))
     cuts = [slice(*ends) for ends in pairwise(sequence_offsets(predictions.column("sequence").to_numpy()).tolist())]
     rights, answers = ([tree_of(pieces[cut], words[cut]) for cut in cuts] for pieces in (gold, said))
-    if not any(tree.label for tree in rights):
-        answers = [tree and without_labels(tree) for tree in answers]
     return [JudgedTree(right, answer, compare(right, answer), [name not in PUNCTUATION for name, _ in leaves(right)])
-            for right, answer in zip(rights, answers, strict=True)]  # fmt: skip
-
-
-def without_labels(tree: Tree) -> Tree:
-    """The same brackets, of which nothing is said."""
-    return Tree("", tuple(child if isinstance(child, str) else without_labels(child) for child in tree.children))
+            for right, answer in zip(rights, comparable(rights, answers), strict=True)]  # fmt: skip
 
 
 # Brackets -------------------------------------------------------------------------------------------

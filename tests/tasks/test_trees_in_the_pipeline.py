@@ -151,6 +151,8 @@ def test_symbols_of_their_own_are_learned_within_brackets(tmp_path):
     run_stages(tmp_path, params, *STAGES)
     metrics, model = store.read_metrics(tmp_path), load(tmp_path / store.CHAMPION)
     assert metrics["bracket_f1"] == metrics["brackets"]["unlabelled_f1"] > 0.7 and metrics["token_error"] == 0.0
+    assert metrics["brackets"]["labelled_f1"] == metrics["bracket_f1"], "symbols of its own are no wrong labels"
+    assert metrics["brackets"]["exact"] > 0 and metrics["sequence_error"] == 1 - metrics["brackets"]["exact_share"]
     assert model.info["symbols"] == 4 and all(label.startswith("N") for label in model.labels)
     assert {record["start"] for record in store.read_trace(tmp_path)} == {0, 1}
     page = (tmp_path / store.REPORT).read_text(encoding="utf-8")
