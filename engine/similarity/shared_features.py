@@ -160,9 +160,9 @@ def shared_pairs(rows: AttributeRows, owner, ptr, entry, n_attributes: int):
 
 
 def merged(ptr: np.ndarray, row: np.ndarray, weight: np.ndarray, own: np.ndarray) -> SharedFeatures:
-    """Sets of the same rows are one: they are found by numbers that their rows make, and compared."""
-    code = np.zeros(len(weight), np.uint64)
-    threads.run(lambda bounds: set_codes(ptr, row, *bounds, code), threads.balanced(np.diff(ptr), threads.PIECES))
+    """Sets of the same rows are one: they are found by numbers that rows have by chance, and compared."""
+    code, of_row = np.zeros(len(weight), np.int64), np.random.default_rng(0).integers(0, 1 << 63, len(own), np.int64)
+    threads.run(lambda piece: set_codes(ptr, row, of_row, *piece, code), threads.balanced(np.diff(ptr), threads.PIECES))
     order = np.argsort(code, kind="stable")
     kept = np.ones(len(weight), bool)
     weight = weight.copy()
@@ -223,15 +223,12 @@ def fill_pairs(rows, owner, ptr, entry, lo, hi, counts, at, feature_ptr, entry_p
 
 
 @kernel
-def set_codes(ptr, row, lo, hi, code):
-    """A number of each set that is the sum of well mixed numbers of its rows (splitmix64)."""
+def set_codes(ptr, row, of_row, lo, hi, code):
+    """code[f] = of_row of all rows of a set, by exclusive or: sets of the same rows have the same."""
     for f in range(lo, hi):
-        total = np.uint64(0)
+        total = np.int64(0)
         for i in range(ptr[f], ptr[f + 1]):
-            x = np.uint64(row[i] + 1) * np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            total += x ^ (x >> np.uint64(31))
+            total ^= of_row[row[i]]
         code[f] = total
 
 

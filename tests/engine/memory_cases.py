@@ -336,8 +336,8 @@ def kernel_machines():
         labels = [str(y) for y in range(packed.layout.n_labels)]
         names = [f"U{x}" for x in range(packed.layout.n_observations)]
         kinds = np.array(packed.problem.kinds, np.uint8)
-        for method in METHODS:
-            options = GpOptions(3, 0.5, method=method, share=2.0, max_iterations=3)
+        for method, degree, products in ((m, *how) for m in METHODS for how in ((3, "rows"), (2, "features"))):
+            options = GpOptions(degree, 0.5, method=method, share=2.0, max_iterations=3, products=products)
             model = gp.fit(packed.dataset, names, kinds, labels, ["U"], {}, options)
             local = model.renumbered(packed.dataset, names)
             found += [model.support.weight, model.theta, model.best(local), model.marginals(local)]

@@ -69,7 +69,7 @@ def test_rows_without_attributes_one_row_and_none():
 def test_sets_whose_numbers_are_the_same_by_chance_stay_apart():
     ptr, row = np.array([0, 2, 4, 6, 9]), np.array([0, 1, 0, 2, 0, 1, 0, 1, 2], np.int32)
     weight, kept = np.array([1.0, 2.0, 4.0, 8.0]), np.ones(4, bool)
-    shared.merge_sets(ptr, row, np.zeros(4, np.uint64), np.arange(4), weight, kept)
+    shared.merge_sets(ptr, row, np.zeros(4, np.int64), np.arange(4), weight, kept)
     assert weight.tolist() == [5.0, 2.0, 4.0, 8.0] and kept.tolist() == [True, True, False, True]
 
 
