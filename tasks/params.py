@@ -158,7 +158,7 @@ class TemplateParams:
     )
     file: str | None = option(
         None, "file of templates instead of `lines`, as for Wapiti or CRF++; espalier:S1 (or S2, S3, S3-5) comes "
-        "along, and espalier:trees for a pcfg over words", "text?",
+        "along, and espalier:letters for letters to phonemes, espalier:trees for a pcfg over words", "text?",
     )  # fmt: skip
     min_count: int = option(1, "observations seen less often in training are dropped", "int", least=1)
     scale: bool = option(False, "divide values (%v) by how much they vary in the training data", "bool")

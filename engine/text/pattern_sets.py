@@ -1,4 +1,5 @@
-"""Templates that come along, each a file in `patterns/`: those of LABELSEQ appendix B, S1 to S3; `trees`, of grammars.
+"""Templates that come along, each a file in `patterns/`: those of LABELSEQ appendix B, S1 to S3; `letters`, for letters
+to phonemes; `trees`, of grammars.
 
 A project names one as `template.file: espalier:S3`, `espalier init --templates S3` copies it to be changed.
 """
@@ -9,7 +10,7 @@ from pathlib import Path
 from espalier.engine.errors import EspalierError, quoted
 
 PREFIX = "espalier:"
-NAMES = ("S1", "S2", "S3", "S3-5", "trees")
+NAMES = ("S1", "S2", "S3", "S3-5", "letters", "trees")
 
 
 def is_shipped(name: str | None) -> bool:

@@ -87,10 +87,24 @@ def test_sizes(name):
 
 
 def test_words_of_a_grammar_come_with_wider_and_wider_classes():
-    assert SIZES.keys() | {"trees"} == set(NAMES)
+    assert SIZES.keys() | {"letters", "trees"} == set(NAMES)
     rows = expand_rows(parse(shipped_lines("trees")), [("Walking",), ("B-52",)])
     assert rows == [["U:Walking", "Us3:Xx/ing", "Us2:Xx/ng", "Us:Xx", "U"], ["U:B-52", "Us3:X-d/-52", "Us2:X-d/52",
                                                                             "Us:X-d", "U"]]  # fmt: skip
+
+
+def test_letters_are_seen_alone_and_in_every_run_that_has_a_name():
+    lines = [line for line in shipped_lines("letters") if line and not line.startswith("#")]
+    named = dict(line.split(":", 1) for line in lines if ".." in line)
+    for name, macros in named.items():
+        first, last = map(int, name[1:].split(".."))
+        assert macros == "/".join(f"%x[{row},0]" for row in range(first, last + 1)), name
+    runs = {tuple(map(int, name[1:].split(".."))) for name in named if name[0] == "U"}
+    longer = {(first, last) for first, last in runs if first < last}
+    assert longer == {(first, last) for first, last in longer if first <= 0 <= last <= 6 and first >= -6}
+    assert {(0, n) for n in range(1, 7)} | {(-n, 0) for n in range(1, 7)} <= longer and (-1, 1) in longer
+    rows = expand_rows(parse(lines), [(letter,) for letter in "cat"])
+    assert {"U-1..1:c/a/t", "U-1..-1:c", "*0:a", "B-1..0:c/a", "U0..2:a/t/_x+1", "B", "U"} <= set(rows[1])
 
 
 def test_the_first_word_is_told_from_others_in_the_window():
@@ -113,7 +127,7 @@ def test_params_name_them(tmp_path):
         read_templates(tmp_path, TemplateParams(lines=None, file="espalier:s4"))
     assert str(refused.value) == (
         "template.file: there are no templates 'espalier:s4': did you mean espalier:S3? those that come along are "
-        "espalier:S1, espalier:S2, espalier:S3, espalier:S3-5, espalier:trees"
+        "espalier:S1, espalier:S2, espalier:S3, espalier:S3-5, espalier:letters, espalier:trees"
     )
 
 
