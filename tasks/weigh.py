@@ -206,6 +206,6 @@ def no_clusters(options: Weigh) -> str:
 def note(found: dict) -> str:
     """The drift in a few words."""
     if found["jensen_shannon"] is None:
-        return "no unlabelled pool"
+        return "no unlabelled pool compared"
     beyond = f", above the limit of {found['drift_limit']:g}" if found["drifted"] else ""
     return f"drift {found['jensen_shannon']:.4f} bits{beyond}"

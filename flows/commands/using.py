@@ -158,6 +158,12 @@ def explain(args) -> None:
 def _explain_trees(model, args) -> None:
     from espalier.tasks.answering import incoming, parsing
 
+    for name in ("words", "separator"):
+        if getattr(args, name):
+            raise EspalierError(
+                f"--{name} says how tokens in columns are read, and a model of {model.family} reads sentences, one a "
+                "line: leave it out"
+            )
     with incoming.opened(args.file) as (source, name):
         for group in parsing.sentences(incoming.pieces(source, name), name, model.longest(several=True)):
             for one in group:

@@ -388,6 +388,10 @@ def test_commands_of_labels_name_those_of_trees(trained, capsysbinary):
     assert code == 1 and "a model of pcfg, which cannot label tokens one by one: use `espalier parse`" in err
     with pytest.raises(EspalierError, match="pcfg cannot label tokens one by one"):
         CRF.load(trained / store.CHAMPION)
+    said = "says how tokens in columns are read, and a model of pcfg reads sentences"
+    for more in (("--words",), ("--separator", ",")):
+        code, _, err = told(capsysbinary, "-C", trained, "explain", *more, trained / "s.txt")
+        assert code == 1 and f"{more[0]} {said}" in err
     for text, words in (("(S (NN a)", "line 1 of .*never closed"), ("(S (NN a)) (S (NN b))", "has 2 trees")):
         (trained / "bad.txt").write_text(text)
         code, _, err = told(capsysbinary, "-C", trained, "parse", trained / "bad.txt")
