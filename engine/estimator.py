@@ -168,8 +168,8 @@ class CRF(Conventions):
         gp, sparse: the next sequence as chance has it, or the one with the largest gradient.
     C : float
         hmsvm: what a margin that is missed costs; above 0.
-    slack : {"sequence", "squared", "hard"}
-        hmsvm: how missed margins count: as they are, one a sequence, squared, or not allowed.
+    slack : {"sequence", "squared", "labelling", "hard"}
+        hmsvm: how missed margins count: as they are, one a sequence, squared, one for each labelling, or not allowed.
     margin : {"one", "hamming"}
         hmsvm: to every other labelling the same, or the number of its wrong labels.
     gap : float

@@ -388,8 +388,8 @@ class Hmsvm(Kernel):
                       least=1e-9)  # fmt: skip
     eta: float = option(1.0, "what a pair of labels in common adds to the kernel", "number", least=1e-9)
     slack: str = option(
-        "sequence", "how missed margins count: as they are, one a sequence, squared, or not allowed (hard)", "text",
-        tuple(hmsvm_options.SLACKS),
+        "sequence", "how missed margins count: as they are, one a sequence, squared, one for each labelling (for a C "
+        "large enough that few are missed), or not allowed (hard)", "text", tuple(hmsvm_options.SLACKS),
     )  # fmt: skip
     margin: str = option(
         "one", "to every other labelling the same, or the number of its wrong labels (hamming); slacks are not "

@@ -5,6 +5,7 @@ from typing import NamedTuple
 SLACKS = {
     "sequence": "one for each sequence, its sum weighed by C",
     "squared": "one for each sequence, the sum of squares weighed by C",
+    "labelling": "one for each labelling of each sequence, their sum weighed by C",
     "hard": "none: all margins are kept, if that is possible",
 }
 MARGINS = {

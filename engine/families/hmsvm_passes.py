@@ -1,139 +1,146 @@
-"""Many passes over the working sets of all sequences as they are, before the next search for worse labellings.
+"""Passes over the working sets of all sequences as they are, until little is left to gain before the next search.
 
-Only the rows where labellings of the sets are wrong are looked at, and everything lies in flat arrays, so that a pass
-costs little beside a search: most of what a training of margins needs is done here.
+Only the rows where labellings of the sets are wrong are looked at, and everything lies in flat arrays. A pass solves
+the small problem of each sequence, which costs little, and follows those steps alone that raise the dual by enough,
+since a step that is made costs a look at all rows at hand.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from espalier.engine.families.hmsvm_sets import Sets
 from espalier.engine.families.hmsvm_step import climb
-from espalier.engine.runtime.grouping import ends
 from espalier.engine.runtime.jit import kernel
-from espalier.engine.similarity.overlaps import count_overlaps, power
+from espalier.engine.similarity.overlaps import power
+
+TILE = 1024  # rows whose counts and scores stay near the processor
 
 
-class Sets(NamedTuple):
-    """The working sets of N sequences, M labellings in all.
+class Hand(NamedTuple):
+    """The rows at hand, R of them, and their scores."""
 
-    Labelling m belongs to the sequence n with ptr[n] <= m < ptr[n + 1]. It is wrong in rows row[i], where gold[i] would
-    be right and label[i] stands, i from place_ptr[m] to place_ptr[m + 1], and its pairs differ in slots by count.
-    """
-
-    ptr: np.ndarray  # int64 [N + 1]
-    place_ptr: np.ndarray  # int64 [M + 1]
-    row: np.ndarray  # int64, of the rows at hand
-    gold: np.ndarray  # int32
-    label: np.ndarray  # int32
-    slot_ptr: np.ndarray  # int64 [M + 1]
-    slot: np.ndarray  # int64
-    count: np.ndarray  # float64
-    loss: np.ndarray  # float64 [M]
-    product_ptr: np.ndarray  # int64 [N + 1], of the squares below
-    products: np.ndarray  # float64, of the labellings of a sequence with each other
-    limit: np.ndarray  # float64 [N]
+    row: np.ndarray  # int64, for each place of the sets its row among those at hand
+    gold: np.ndarray  # int32, the label that would be right there
+    by_label: np.ndarray  # float64 [Y, R]
+    changed: np.ndarray  # float64 [R, Y], zero before and behind a pass
+    counts: np.ndarray  # unsigned [R]
 
 
-def flat_sets(sequences: list) -> tuple[Sets, np.ndarray, np.ndarray]:
-    """(the working sets, the rows that they speak of, their a_y)."""
-    flat = [(seq, one) for seq in sequences for one in seq.set]
-    rows = _joined([seq.rows[one.places] for seq, one in flat], np.int64)
-    kept, row = np.unique(rows, return_inverse=True)
-    sizes = np.array([len(seq.set) for seq in sequences], np.int64)
-    sets = Sets(
-        ends(sizes), ends([len(one.places) for _, one in flat]), row.astype(np.int64),
-        _joined([seq.gold[one.places] for seq, one in flat], np.int32),
-        _joined([one.labels[one.places] for _, one in flat], np.int32),
-        ends([len(one.slots) for _, one in flat]), _joined([one.slots for _, one in flat], np.int64),
-        _joined([one.counts for _, one in flat], np.float64), np.array([one.loss for _, one in flat], np.float64),
-        ends(sizes**2), _joined([seq.products.ravel() for seq in sequences], np.float64),
-        np.array([seq.limit for seq in sequences], np.float64),
-    )  # fmt: skip
-    return sets, kept, _joined([seq.a for seq in sequences], np.float64)
+class Terms(NamedTuple):
+    """What the dual asks for."""
 
-
-def _joined(parts: list, kind: type) -> np.ndarray:
-    return np.ascontiguousarray(np.concatenate([*parts, np.empty(0, kind)]), kind)
+    eta: float
+    squared: bool
+    left: float  # what the a_y of a sequence may be in all, in units of its limit
+    roof: float  # what each may be, in the same units
+    limits: np.ndarray  # float64 [N], C w_n
 
 
 @kernel
-def pass_over(sets, a, by_label, weights, eta, hard, squared, queries, index, degree, counts, changed, least, most):
-    """One pass: the small problem of each sequence, the others fixed; by how much the dual rose.
+def pass_over(sets, hand, rows, index, degree, weights, terms, enough, least, most):
+    """One pass: the small problem of each sequence, the others fixed; by how much the dual rose, and steps made.
 
-    a [M], by_label [Y, R] (the scores of the rows at hand) and the weights of pairs follow. `changed` [R, Y] is zero
-    before and behind.
+    sets.a, the scores of the rows at hand and the weights of pairs follow. A step that would raise the dual by less
+    than `enough` is not made.
     """
-    n_labels, n_rows = by_label.shape
-    g, total = np.empty(n_rows), 0.0
-    for n in range(len(sets.limit)):
-        lo, hi = sets.ptr[n], sets.ptr[n + 1]
+    g, total, made = np.empty(TILE), 0.0, 0
+    for n in range(len(terms.limits)):
+        lo, hi, limit = sets.ptr[n], sets.ptr[n + 1], terms.limits[n]
         k = hi - lo
         if k == 0:
             continue
-        square = sets.products[sets.product_ptr[n] : sets.product_ptr[n + 1]].reshape(k, k).copy()
-        old, slope, used = a[lo:hi].copy(), np.empty(k), 0.0
+        a, square = sets.a[lo:hi], sets.products[sets.product_ptr[n] : sets.product_ptr[n + 1]].reshape(k, k)
+        old, slope, used = a.copy(), np.empty(k), 0.0
         for j in range(k):
             used += old[j]
-        for j in range(k):
-            slope[j] = sets.loss[lo + j] - margin_of(sets, lo + j, by_label, weights)
-        left = np.maximum(0.0, sets.limit[n] - used)
-        if hard:
-            left = 1e300
-        if squared:
-            square += 0.5 / sets.limit[n]
-            slope -= 0.5 * used / sets.limit[n]
+            slope[j] = sets.loss[lo + j] - margin_of(sets, lo + j, hand, weights)
+        if terms.squared:
+            square = square + 0.5 / limit
+            slope -= 0.5 * used / limit
         first = slope.copy()
-        climb(a[lo:hi], left, square, slope, least, most)
+        climb(a, max(0.0, terms.left * limit - used), terms.roof * limit, square, slope, least, most)
+        rise = 0.0
         for j in range(k):  # the slope is linear along the way: the rise is its mean
-            total += 0.5 * (first[j] + slope[j]) * (a[lo + j] - old[j])
-        push(sets, lo, a[lo:hi] - old, weights, eta, changed)
-        for m in range(lo, hi):
-            for i in range(sets.place_ptr[m], sets.place_ptr[m + 1]):
-                spread(sets.row[i], changed, queries, index, degree, counts, g, by_label)
-    return total
+            rise += 0.5 * (first[j] + slope[j]) * (a[j] - old[j])
+        if rise <= enough:
+            for j in range(k):
+                a[j] = old[j]
+            continue
+        total += rise
+        made += 1
+        push(sets, lo, a - old, weights, terms.eta, hand)
+        for e in range(sets.place_ptr[lo], sets.place_ptr[hi]):
+            spread(hand.row[e], hand, rows, index, degree, g)
+    return total, made
 
 
 @kernel
-def margin_of(sets, m, by_label, weights):
+def margin_of(sets, m, hand, weights):
     """F(right) - F(labelling m)."""
     total = 0.0
     for i in range(sets.place_ptr[m], sets.place_ptr[m + 1]):
-        r = sets.row[i]
-        total += by_label[sets.gold[i], r] - by_label[sets.label[i], r]
+        r = hand.row[i]
+        total += hand.by_label[hand.gold[i], r] - hand.by_label[sets.label[i], r]
     for i in range(sets.slot_ptr[m], sets.slot_ptr[m + 1]):
         total += sets.count[i] * weights[sets.slot[i]]
     return total
 
 
 @kernel
-def push(sets, lo, step, weights, eta, changed):
+def push(sets, lo, step, weights, eta, hand):
     """The weights of pairs behind a step of one sequence's a_y, and how its rows support labels otherwise."""
     for j in range(len(step)):
         m, by = lo + j, step[j]
         if by == 0.0:
             continue
         for i in range(sets.place_ptr[m], sets.place_ptr[m + 1]):
-            changed[sets.row[i], sets.gold[i]] += by
-            changed[sets.row[i], sets.label[i]] -= by
+            hand.changed[hand.row[i], hand.gold[i]] += by
+            hand.changed[hand.row[i], sets.label[i]] -= by
         for i in range(sets.slot_ptr[m], sets.slot_ptr[m + 1]):
             weights[sets.slot[i]] += eta * by * sets.count[i]
 
 
+def add_steps(sets: Sets, hand: Hand, step: np.ndarray) -> None:
+    """hand.changed behind a step of all a_y."""
+    each = np.repeat(step, np.diff(sets.place_ptr))
+    np.add.at(hand.changed, (hand.row, hand.gold), each)
+    np.add.at(hand.changed, (hand.row, sets.label), -each)
+
+
 @kernel
-def spread(r, changed, queries, index, degree, counts, g, by_label):
-    """The scores of all rows at hand behind a change of row r, which is zero again then."""
+def spread(r, hand, rows, index, degree, g):
+    """The scores of all rows at hand behind a change of row r, which is zero again then.
+
+    by_label[y, p] += (overlap of r and p + 1)^degree changed[r, y], tile by tile.
+    """
+    counts, by_label, n_rows = hand.counts, hand.by_label, len(hand.counts)
     any_change = False
-    for y in range(changed.shape[1]):
-        if changed[r, y] != 0.0:
+    for y in range(len(by_label)):
+        if hand.changed[r, y] != 0.0:
             any_change = True
     if not any_change:
         return
-    count_overlaps(queries, index, r, counts)
-    power(counts, degree, g)
-    for y in range(changed.shape[1]):
-        by = changed[r, y]
-        if by != 0.0:
-            changed[r, y] = 0.0
-            for p in range(len(g)):
-                by_label[y, p] += by * g[p]
+    counts[:] = 0
+    for i in range(rows.ptr[r], rows.ptr[r + 1]):
+        x = rows.attribute[i]
+        for e in range(index.ptr[x], index.ptr[x + 1]):
+            counts[index.entry[e]] += 1
+    for begin in range(0, n_rows, TILE):
+        end = min(n_rows, begin + TILE)
+        part = counts[begin:end]
+        for i in range(rows.ptr[r], rows.ptr[r + 1]):
+            d = index.mask_of[rows.attribute[i]]
+            if d >= 0:
+                mask = index.masks[d, begin:end]
+                for p in range(len(part)):
+                    part[p] += mask[p]
+        power(part, degree, g[: end - begin])
+        for y in range(len(by_label)):
+            by = hand.changed[r, y]
+            if by != 0.0:
+                out = by_label[y, begin:end]
+                for p in range(len(out)):
+                    out[p] += by * g[p]
+    for y in range(len(by_label)):
+        hand.changed[r, y] = 0.0

@@ -4,9 +4,10 @@ min 1/2 |L|^2 + C sum_n w_n xi_n with F(y^n) - F(y) >= D(y) - xi_n for all other
 labelling y of a sequence has an a_y >= 0, and the a_y of a sequence are C w_n at most in all; L = sum a_y (psi(y^n) -
 psi(y)), so that rows and pairs where y is wrong support the right labels and speak against the others.
 
-The dual rises sequence by sequence (algorithm 5): the worst labelling by Viterbi's two best, with D in the scores,
-joins the sequence's working set, the small problem over the set is solved by steps along pairs of its a_y, and those at
-zero leave. H = G A follows each step. Primal minus dual bounds how far both are from the optimum.
+A round goes over the sequences part by part: labellings that miss their margins join the working sets, those whose a_y
+are zero leave, and the small problem of each sequence is solved (algorithm 5). H = G A follows each step for all rows.
+Passes over all sets follow, for the rows at hand alone, until little is left to gain. Primal minus dual bounds how far
+both are from the optimum.
 """
 
 from collections.abc import Callable
@@ -14,28 +15,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espalier.engine.chain.chain_lattice import _fill, _number_sets, checked_sets, lattice_blocks
+from espalier.engine.chain.chain_lattice import _fill, _number_sets, checked_sets
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.hmsvm_joint import CombinedSteps
+from espalier.engine.families.hmsvm_listed import listed_cuts, many_of
 from espalier.engine.families.hmsvm_options import MARGINS, SLACKS, HmsvmOptions
-from espalier.engine.families.hmsvm_passes import flat_sets, pass_over
-from espalier.engine.families.hmsvm_step import climb
+from espalier.engine.families.hmsvm_pairs import move_pairs, pairs_of_rows
+from espalier.engine.families.hmsvm_passes import Hand, Terms, add_steps, pass_over
+from espalier.engine.families.hmsvm_primal import Primal, Separator
+from espalier.engine.families.hmsvm_search import VIOLATED, Sought, joined, new_cuts
+from espalier.engine.families.hmsvm_sets import Cuts, Sets, no_sets, renewed, span_of, together
 from espalier.engine.families.row_chain import RowChain
-from espalier.engine.lattice import decode
 from espalier.engine.lattice.lattice import Lattice
-from espalier.engine.lattice.recursions import best_labellings, make_nbest_rows
 from espalier.engine.optimise.monitor import Monitor
-from espalier.engine.runtime.jit import kernel
+from espalier.engine.runtime import threads
 from espalier.engine.runtime.vectors import dot
-from espalier.engine.similarity.overlaps import Overlaps, add_columns, own_gram
-from espalier.engine.similarity.rows import selected
-from espalier.engine.weights.layout import find_slots
+from espalier.engine.similarity.overlaps import Overlaps
+from espalier.engine.similarity.rows import AttributeRows, selected
 
-VIOLATED = 1e-9  # a margin missed by less is kept
-ZERO = 1e-12  # share of C below which an a_y is none
-STEPS = 10_000  # of the small problem at most
-LOOKS = 3  # at a sequence in one search
-PASSES, ENOUGH = 200, 0.01  # over the working sets between searches; they end at a rise of this share of the gap asked
-NO_LIMIT = 1e300  # what is left of C where there is none
+STEPS = 1000  # of a small problem at most
+PARTS = 64  # that sequences are cut into: what one has learned, the next one knows
+PASSES, ENOUGH = 100, 0.01  # between searches at most; they end at a rise of this share of what they have brought
+SMALL = 0.1  # a step that brings less than this share of the mean of the last pass waits
+OF_PAIRS = 3  # looks at the pairs of rows behind a pass
 
 
 class HmsvmFit(NamedTuple):
@@ -50,16 +52,6 @@ class HmsvmFit(NamedTuple):
     supported: int  # sequences that have some
 
 
-class Wrong(NamedTuple):
-    """A labelling of a working set: where it is wrong, and how its pairs differ from the right ones."""
-
-    labels: np.ndarray  # int32 [L]
-    places: np.ndarray  # positions that are wrong
-    slots: np.ndarray  # of weights of pairs
-    counts: np.ndarray  # float64, right minus wrong ones
-    loss: float  # D(y)
-
-
 def check_options(options: HmsvmOptions) -> None:
     for name, known in (("slack", SLACKS), ("margin", MARGINS)):
         if getattr(options, name) not in known:
@@ -67,304 +59,179 @@ def check_options(options: HmsvmOptions) -> None:
 
 
 class Working:
-    """One sequence: its rows, its working set, the a_y."""
+    """Sequences in a row, their working sets and their lattice."""
 
-    def __init__(self, svm: "HmsvmState", n: int):
-        data, chain = svm.chain.dataset, svm.chain
-        self.positions = slice(int(data.offsets[n]), int(data.offsets[n + 1]))
-        self.gold = data.labels[self.positions]
-        self.rows = chain.of_position[self.positions].astype(np.int64)
-        self.limit = svm.options.C * float(data.weights[n])
-        self.gram = own_gram(selected(chain.rows, self.rows), chain.degree)
-        self.which = np.empty(len(self.gold), np.int32)
-        found = _number_sets(svm.sets.of_position[self.positions], svm.number, svm.members, self.which)
-        self.members = svm.members[:found].copy()
-        self.right = svm.pair_slots(self.positions, self.gold)
-        self.set: list[Wrong] = []
-        self.a = np.zeros(0)
-        self.products = np.zeros((0, 0))
+    def __init__(self, machine: "HmsvmState", sequences: slice):
+        self.span, of_position = span_of(machine.chain, sequences), machine.pair_sets.of_position
+        number = np.full(len(machine.pair_sets.ptr) - 1, -1, np.int32)
+        members, self.which = np.empty(len(number), np.int64), np.empty(len(self.span.rows), np.int32)
+        found = _number_sets(of_position[self.span.positions], number, members, self.which)
+        self.members = members[:found].copy()
+        self.limits = machine.limits[sequences]
+        self.terms = machine.terms._replace(limits=self.limits)
+        self.sets = no_sets(len(self.limits))
+
+    def lattice(self, machine: "HmsvmState") -> Lattice:
+        """Its scores."""
+        lattice = _fill(machine.pairs, machine.chain.pair_layout, machine.weights, machine.pair_sets,
+                        self.span.sequences, self.which, self.members)  # fmt: skip
+        lattice.here[:] += machine.by_label[:, self.span.rows].T
+        return lattice
 
 
 class HmsvmState:
-    """A, H and the weights of pairs, and the working set of each sequence."""
+    """H and the weights of pairs, and the working sets, whose a_y both follow."""
 
     def __init__(self, chain: RowChain, options: HmsvmOptions):
-        self.chain, self.options = chain, options
-        self.theta = np.zeros(chain.layout.size)
-        self.scores = self.theta[: chain.cells].reshape(-1, chain.n_labels)  # H, in place
-        self.amounts = np.zeros(self.scores.shape)
-        self.sets = checked_sets(chain.dataset, chain.layout, self.theta)
-        self.number = np.full(len(self.sets.ptr) - 1, -1, np.int32)
-        self.members = np.empty(len(self.sets.ptr) - 1, np.int64)
-        self.room = chain.gram.room(chain.rows)[0]
-        self.linear, self.rises, self.steps = 0.0, 0.0, 0
-        self.sequences = [Working(self, n) for n in range(len(chain.dataset.weights))]
+        self.chain, self.options, self.steps = chain, options, 0
+        self.weights = np.zeros(chain.pair_layout.size)
+        self.pairs = chain.dataset._replace(observations=np.ascontiguousarray(chain.paired))
+        self.pair_sets = checked_sets(self.pairs, chain.pair_layout, self.weights)
+        self.by_label = np.zeros((chain.n_labels, chain.rows.count))  # H, a row for each label
+        self.changed = np.zeros((chain.rows.count, chain.n_labels))
+        self.counts = chain.gram.room(chain.rows)[0]
+        self.limits = options.C * chain.dataset.weights
+        self.terms = Terms(options.eta, options.slack == "squared", 1.0 if options.slack == "sequence" else np.inf,
+                           1.0 if options.slack == "labelling" else np.inf, self.limits)  # fmt: skip
+        self.parts = [Working(self, slice(*piece)) for piece in threads.ranges(len(self.limits), PARTS)]
 
-    # One labelling.
+    @property
+    def hamming(self) -> bool:
+        return self.options.margin == "hamming"
 
-    def pair_slots(self, positions: slice, labels: np.ndarray) -> np.ndarray:
-        """The slots of pairs that a labelling of a sequence uses, ascending, as often as it does."""
-        observed, layout = self.chain.paired[positions], self.chain.pair_layout
-        if not observed.shape[1]:
-            return np.empty(0, np.int64)
-        code = labels[:-1].astype(np.int64) * self.chain.n_labels + labels[1:]
-        found = []
-        for name, x, codes in (("start", observed[:1], labels[:1].astype(np.int64)), ("bigram", observed[1:], code)):
-            codes = np.broadcast_to(codes[:, None], x.shape)
-            slots = find_slots(layout, name, np.maximum(x, 0).ravel(), codes.ravel()) if x.size else np.empty(0, int)
-            found.append(slots[(slots >= 0) & (x.ravel() >= 0)])
-        return np.sort(np.concatenate(found))
+    # A round.
 
-    def wrong(self, seq: Working, labels: np.ndarray) -> Wrong:
-        theirs = self.pair_slots(seq.positions, labels)
-        slots, where = np.unique(np.concatenate([seq.right, theirs]), return_inverse=True)
-        counts = np.bincount(where[: len(seq.right)], minlength=len(slots)).astype(np.float64)
-        counts -= np.bincount(where[len(seq.right) :], minlength=len(slots))
-        kept, places = counts != 0.0, np.flatnonzero(labels != seq.gold)
-        loss = 1.0 if self.options.margin == "one" else float(len(places))
-        return Wrong(labels.copy(), places, slots[kept], counts[kept], loss)
+    def visit(self, part: Working) -> tuple[int, float]:
+        """New labellings join the working sets of a part, and these move: how many, and by how much the dual rose."""
+        cuts, chain = joined(self.search(part)), self.chain
+        part.sets = renewed(part.sets, cuts, chain, part.span, self.options.eta, self.hamming)
+        place, span = part.sets.place, part.span
+        hand = Hand(span.rows[place].astype(np.int64), span.gold[place], self.by_label, self.changed, self.counts)
+        rise, made = pass_over(part.sets, hand, chain.rows, chain.gram.index, chain.degree, self.weights, part.terms,
+                               0.0, VIOLATED, STEPS)  # fmt: skip
+        self.steps += made
+        return len(cuts.owner), rise
 
-    def product(self, seq: Working, one: Wrong, other: Wrong) -> float:
-        """The inner product of psi(y^n) - psi(y) for two labellings of a sequence."""
-        total = _rows_in_common(seq.gram, seq.gold, one.labels, other.labels, one.places, other.places)
-        both, mine, theirs = np.intersect1d(one.slots, other.slots, assume_unique=True, return_indices=True)
-        pairs = dot(one.counts[mine], other.counts[theirs]) if len(both) else 0.0
-        return total + self.options.eta * pairs
+    def search(self, part: Working) -> list[Cuts]:
+        lattice, gold = part.lattice(self), part.span.gold
+        if self.options.slack == "labelling":
+            return listed_cuts(lattice, gold, self.hamming, part.sets, part.limits)
+        return new_cuts(lattice, gold, part.sets, Sought(self.hamming, self.terms.squared, part.limits, self.weights))
 
-    # One sequence.
+    def pass_over_sets(self) -> float:
+        """The a_y of all working sets nearer to their best; by how much the dual rose."""
+        sets = together([part.sets for part in self.parts], [part.span.positions.start for part in self.parts])
+        if not len(sets.a):
+            return 0.0
+        chain, before = self.chain, sets.a.copy()
+        kept, row = np.unique(chain.of_position[sets.place], return_inverse=True)
+        rows = selected(chain.rows, kept)
+        gram = Overlaps(rows, chain.gram.n_attributes, chain.degree)
+        scores = np.ascontiguousarray(self.by_label[:, kept])
+        hand = Hand(row.astype(np.int64), chain.dataset.labels[sets.place], scores,
+                    np.zeros((len(kept), chain.n_labels)), gram.room(rows)[0])  # fmt: skip
+        total = self._passes(sets, hand, rows, gram)
+        self._follow(sets, hand, kept, sets.a - before)
+        return total
 
-    def lattice(self, n: int, seq: Working) -> Lattice:
-        """Its scores."""
-        data, layout = self.chain.dataset, self.chain.layout
-        return _fill(data, layout, self.theta, self.sets, slice(n, n + 1), seq.which, seq.members)
-
-    def margins(self, seq: Working, lattice: Lattice, labellings: list[np.ndarray]) -> np.ndarray:
-        """F(y^n) - F(y) of some labellings."""
-        right = _score(lattice, seq.gold)
-        return np.array([right - _score(lattice, labels) for labels in labellings])
-
-    def worst(self, seq: Working, lattice: Lattice) -> np.ndarray | None:
-        """The labelling that misses its margin by most, None where there is no other."""
-        here, length = lattice.here, len(seq.gold)
-        if self.options.margin == "hamming":
-            here = here + 1.0
-            here[np.arange(length), seq.gold] -= 1.0
-        labels = np.empty((2, length), np.int32)
-        rows = make_nbest_rows(length, self.chain.n_labels, 2)
-        count = best_labellings(here, lattice.between, lattice.which, rows, np.empty(2), labels)
-        others = [one for one in labels[:count] if not np.array_equal(one, seq.gold)]
-        return others[0] if others else None
-
-    def settle(self, n: int) -> bool:
-        """Look at a sequence again and again, few times at most; whether its a_y changed."""
-        looks = 0
-        while looks < LOOKS and self.visit(n):
-            looks += 1
-        return looks > 0
-
-    def visit(self, n: int) -> bool:
-        """Look at a sequence; whether its a_y changed."""
-        seq = self.sequences[n]
-        if not seq.limit:
-            return False
-        lattice = self.lattice(n, seq)
-        found = self.worst(seq, lattice)
-        margins = self.margins(seq, lattice, [one.labels for one in seq.set])
-        missed = [one.loss - margin for one, margin in zip(seq.set, margins.tolist(), strict=True)]
-        if found is not None and not any(np.array_equal(found, one.labels) for one in seq.set):
-            new = self.wrong(seq, found)
-            margin = self.margins(seq, lattice, [found])[0]
-            slack = max([0.0, *missed])
-            if self.options.slack == "squared":
-                slack = float(seq.a.sum()) / (2.0 * seq.limit)
-            if new.loss - margin > slack + VIOLATED:
-                self._add(seq, new)
-                margins = np.append(margins, margin)
-        return bool(seq.set) and self._solve(seq, margins)
-
-    def _add(self, seq: Working, new: Wrong) -> None:
-        k = len(seq.set)
-        products = np.zeros((k + 1, k + 1))
-        products[:k, :k] = seq.products
-        seq.set.append(new)
-        for j, other in enumerate(seq.set):
-            products[k, j] = products[j, k] = self.product(seq, new, other)
-        seq.products, seq.a = products, np.append(seq.a, 0.0)
-
-    def _solve(self, seq: Working, margins: np.ndarray) -> bool:
-        """The a_y of a working set at their best, the others fixed."""
-        squares = seq.products
-        losses = np.array([one.loss for one in seq.set])
-        left, slope = seq.limit - float(seq.a.sum()), losses - margins
-        if self.options.slack != "sequence":
-            left = NO_LIMIT
-        if self.options.slack == "squared":
-            squares = squares + 1.0 / (2.0 * seq.limit)
-            slope = slope - float(seq.a.sum()) / (2.0 * seq.limit)
-        a = seq.a.copy()
-        climb(a, max(left, 0.0), squares, slope.copy(), VIOLATED, STEPS)
-        step = a - seq.a
-        if not step.any():
-            return False
-        moved = np.array([dot(row, step) for row in np.ascontiguousarray(squares)])
-        self.rises = dot(slope, step) - 0.5 * dot(moved, step)
-        self.steps += 1
-        self._push(seq, step)
-        seq.a = a
-        self._drop(seq)
-        return True
-
-    def _push(self, seq: Working, step: np.ndarray) -> None:
-        """A, H and the weights of pairs behind a step of the a_y."""
-        if not step.any():
-            return
-        change = np.zeros((len(seq.gold), self.chain.n_labels))
-        weights = self.theta[self.chain.cells :]
-        for one, by in zip(seq.set, step.tolist(), strict=True):
-            change[one.places, seq.gold[one.places]] += by
-            change[one.places, one.labels[one.places]] -= by
-            weights[one.slots] += self.options.eta * by * one.counts
-            self.linear += by * one.loss
-        places = np.flatnonzero(np.any(change != 0.0, axis=1))
-        np.add.at(self.amounts, seq.rows[places], change[places])
-        gram = self.chain.gram
-        add_columns(selected(self.chain.rows, seq.rows[places]), gram.index, gram.degree, change[places], self.room,
-                    self.scores)  # fmt: skip
-
-    # All of them.
-
-    def pass_over_sets(self) -> None:
-        """The a_y of all working sets near their best: many passes that look at the rows of the sets alone."""
-        sets, kept, a = flat_sets(self.sequences)
-        if not len(a):
-            return
-        chain, options, weights = self.chain, self.options, self.theta[self.chain.cells :]
-        some = selected(chain.rows, kept)
-        gram = Overlaps(some, chain.gram.n_attributes, chain.degree)
-        by_label, changed = np.ascontiguousarray(self.scores[kept].T), np.zeros((len(kept), chain.n_labels))
-        before, enough = a.copy(), ENOUGH * options.gap * max(abs(self.dual()), 1e-9)
+    def _passes(self, sets: Sets, hand: Hand, rows: AttributeRows, gram: Overlaps) -> float:
+        """Passes, joint steps and steps of pairs over working sets and the rows at hand; by how much the dual rose."""
+        joint = CombinedSteps(sets, hand, self.weights, self.terms, rows, gram.index, self.chain.degree)
+        pairs, owner, total, least = pairs_of_rows(sets, hand), sets.owner, 0.0, 0.0
         for _ in range(PASSES):
-            rise = pass_over(
-                sets, a, by_label, weights, options.eta, options.slack == "hard", options.slack == "squared", some,
-                gram.index, chain.degree, gram.room(some)[0], changed, VIOLATED, STEPS,
-            )  # fmt: skip
-            if rise <= enough:
+            rise, made = pass_over(sets, hand, rows, gram.index, self.chain.degree, self.weights, self.terms, least,
+                                   VIOLATED, STEPS)  # fmt: skip
+            rise += joint.step()
+            used = np.bincount(owner, sets.a, len(self.limits))
+            for _ in range(OF_PAIRS):
+                rise += move_pairs(pairs, sets, hand, owner, used, self.weights, self.terms)
+            joint.begin()
+            total, self.steps = total + rise, self.steps + made
+            little = rise <= ENOUGH * total
+            if little and least == 0.0:
                 break
-        step = a - before
-        self.linear += dot(step, sets.loss)
-        each = np.repeat(step, np.diff(sets.place_ptr))
-        np.add.at(changed, (sets.row, sets.gold), each)
-        np.add.at(changed, (sets.row, sets.label), -each)
-        self.amounts[kept] += changed
-        self.scores += gram.product(changed, chain.rows)
-        for seq, lo, hi in zip(self.sequences, sets.ptr, sets.ptr[1:], strict=False):
-            seq.a = a[lo:hi].copy()
-            self._drop(seq)
+            least = 0.0 if little else SMALL * rise / len(self.limits)
+        return total
 
-    def _drop(self, seq: Working) -> None:
-        """Labellings whose a_y are zero leave the working set."""
-        kept = seq.a > ZERO * min(max(seq.limit, 1.0), NO_LIMIT)
-        if not kept.all():
-            self._push(seq, np.where(kept, 0.0, -seq.a))
-            seq.a, seq.set = seq.a[kept], [one for one, keep in zip(seq.set, kept.tolist(), strict=True) if keep]
-            seq.products = np.ascontiguousarray(seq.products[kept][:, kept])
+    def _follow(self, sets: Sets, hand: Hand, kept: np.ndarray, step: np.ndarray) -> None:
+        """The parts and H behind a step of the a_y."""
+        at = 0
+        for part in self.parts:
+            part.sets.a[:] = sets.a[at : at + len(part.sets.a)]
+            at += len(part.sets.a)
+        add_steps(sets, hand, step)
+        moved, chain = np.flatnonzero(np.any(hand.changed != 0.0, axis=1)), self.chain
+        gram = Overlaps(selected(chain.rows, kept[moved]), chain.gram.n_attributes, chain.degree)
+        self.by_label += gram.product(hand.changed[moved], chain.rows).T
 
-    def square(self) -> float:
-        weights = self.theta[self.chain.cells :]
-        return dot(self.amounts.ravel(), self.scores.ravel()) + dot(weights, weights) / self.options.eta
+    # Where it stands.
 
-    def dual(self) -> float:
+    def point(self) -> Separator:
+        """L as it is, with A [P, Y] as the a_y say."""
+        amounts = np.zeros(self.changed.shape)
+        for part in self.parts:
+            row, gold = part.span.rows[part.sets.place], part.span.gold[part.sets.place]
+            each = np.repeat(part.sets.a, np.diff(part.sets.place_ptr))
+            np.add.at(amounts, (row, gold), each)
+            np.add.at(amounts, (row, part.sets.label), -each)
+        return Separator(self.by_label, self.weights, amounts)
+
+    def used(self) -> np.ndarray:
+        """The sums of the a_y of sequences, float64 [N]."""
+        return np.concatenate([np.bincount(part.sets.owner, part.sets.a, len(part.limits)) for part in self.parts])
+
+    def dual(self, point: Separator) -> float:
         slack = 0.0
-        if self.options.slack == "squared":
-            slack = sum(float(seq.a.sum()) ** 2 / (4.0 * seq.limit) for seq in self.sequences if seq.limit)
-        return self.linear - 0.5 * self.square() - slack
+        if self.terms.squared:
+            used, some = self.used(), self.limits > 0
+            slack = float(np.sum(used[some] ** 2 / (4.0 * self.limits[some])))
+        return sum(dot(part.sets.a, part.sets.loss) for part in self.parts) - 0.5 * point.square(self.terms.eta) - slack
 
-    def missed(self) -> np.ndarray:
-        """By how much each sequence misses its margin, float64 [N]."""
-        data, found = self.chain.dataset, np.zeros(len(self.sequences))
-        for block in lattice_blocks(data, self.chain.layout, self.theta, self.sets):
-            lattice, gold = block.lattice, data.labels[block.positions]
-            right = decode.score(lattice, gold)
-            here, fixed = lattice.here, 1.0
-            if self.options.margin == "hamming":
-                here, fixed = here + 1.0, 0.0
-                here[np.arange(len(gold)), gold] -= 1.0
-            best = decode.nbest(lattice._replace(here=here), 2)
-            for i in range(len(right)):
-                lo, hi = lattice.offsets[i : i + 2]
-                for r in range(best.count[i]):
-                    if not np.array_equal(best.labels[r, lo:hi], gold[lo:hi]):
-                        part = Lattice(here[lo:hi], lattice.between, lattice.which[lo:hi], np.array([0, hi - lo]))
-                        score = fixed + _score(part, best.labels[r, lo:hi])
-                        found[block.sequences.start + i] = max(0.0, score - right[i])
-                        break
-        return found
+    def listed(self) -> np.ndarray:
+        """How many labellings of each sequence are listed where each has a slack, int64 [N]."""
+        return np.concatenate([many_of(part.sets, part.limits) for part in self.parts])
 
-    def primal(self, missed: np.ndarray) -> float:
-        power = 2 if self.options.slack == "squared" else 1
-        slack = sum(seq.limit * float(xi) ** power for seq, xi in zip(self.sequences, missed, strict=True))
-        return 0.5 * self.square() + slack
-
-
-def _score(lattice: Lattice, labels: np.ndarray) -> float:
-    """Of one labelling of a lattice of one sequence."""
-    here = lattice.here[np.arange(len(labels)), labels].sum()
-    return float(here + lattice.between[lattice.which[1:], labels[:-1], labels[1:]].sum())
-
-
-@kernel
-def _rows_in_common(gram, gold, one, other, places, theirs):
-    """sum over pairs of wrong places of g, for each label: + right with right and wrong with wrong, - across."""
-    total = 0.0
-    for s in places:
-        for t in theirs:
-            same = 0.0
-            if gold[s] == gold[t]:
-                same += 1.0
-            if one[s] == other[t]:
-                same += 1.0
-            if gold[s] == other[t]:
-                same -= 1.0
-            if one[s] == gold[t]:
-                same -= 1.0
-            total += same * gram[s, t]
-    return total
+    def supports(self) -> np.ndarray:
+        """How many labellings of each sequence have an a_y, int64 [N]."""
+        return np.concatenate([np.bincount(part.sets.owner[part.sets.a > 0], minlength=len(part.limits))
+                               for part in self.parts])  # fmt: skip
 
 
 def fit_hmsvm(chain: RowChain, options: HmsvmOptions, heard: Callable | None = None) -> HmsvmFit:
-    """Passes over the sequences until primal and dual are near; `heard` gets each record with A and the weights."""
+    """Rounds until primal and dual are near; `heard` gets each record with A and the weights of pairs."""
     check_options(options)
     machine = HmsvmState(chain, options)
+    primal = Primal(chain, options, machine.limits, machine.pairs, machine.pair_sets)
     monitor = Monitor(options.max_iterations, options.gap, scale=np.inf, least=10**9)
-    reason, iteration = _told(monitor, machine, 0, 0, heard), 0
+    reason, iteration = _told(monitor, machine, primal, 0, 0, heard), 0
     while reason is None:
-        changed = sum(machine.settle(n) for n in range(len(machine.sequences)))
-        machine.pass_over_sets()
+        found, rises = zip(*[machine.visit(part) for part in machine.parts], strict=True)
+        rise = sum(rises) + machine.pass_over_sets()
         iteration += 1
-        reason = _told(monitor, machine, iteration, changed, heard) or (None if changed else "line_search")
-    supports = [len(seq.set) for seq in machine.sequences]
-    return HmsvmFit(machine.amounts, machine.theta[chain.cells :].copy(), monitor.history[-1]["objective"], reason,
-                    monitor.history, sum(supports), sum(count > 0 for count in supports))  # fmt: skip
+        reason = _told(monitor, machine, primal, iteration, sum(found), heard)
+        reason = reason or (None if sum(found) or rise > 0 else "line_search")
+    counts = machine.supports()
+    return HmsvmFit(primal.point.amounts, primal.point.pairs, monitor.history[-1]["objective"], reason, monitor.history,
+                    int(counts.sum()), int(np.count_nonzero(counts)))  # fmt: skip
 
 
-def _told(monitor: Monitor, machine: HmsvmState, iteration: int, changed: int, heard: Callable | None) -> str | None:
-    """The record of a pass: what is minimised is the dual with the other sign."""
-    missed, dual = machine.missed(), machine.dual()
-    kept = machine.options.slack == "hard"
-    gap = machine.primal(missed) - dual if not kept else 0.5 * machine.square() - dual
-    if kept and missed.max(initial=0.0) > 1e-3:
-        gap = np.inf  # the primal is not feasible yet
-    weights, chain = machine.theta[machine.chain.cells :], machine.chain
+def _told(
+    monitor: Monitor, machine: HmsvmState, primal: Primal, iteration: int, found: int, heard: Callable | None
+) -> str | None:
+    """The record of a round: what is minimised is the dual with the other sign."""
+    point, chain = machine.point(), machine.chain
+    dual, value = machine.dual(point), primal.look(point, machine.listed())
+    gap, amounts, weights = value.primal - dual, primal.point.amounts, primal.point.pairs
     starts = chain.layout.bounds()[1] - chain.layout.bounds()[0]
     record = {
-        "iteration": iteration, "objective": -dual, "dual": dual, "primal": dual + gap if np.isfinite(gap) else None,
-        "gap": gap, "gradient_norm": float(missed.max(initial=0.0)), "evaluations": machine.steps, "changed": changed,
-        "active_unigram": int(np.count_nonzero(machine.amounts)),
+        "iteration": iteration, "objective": -dual, "dual": dual, "primal": value.primal if np.isfinite(gap) else None,
+        "gap": gap, "gradient_norm": float(value.missed.max(initial=0.0)), "evaluations": machine.steps,
+        "changed": found, "active_unigram": int(np.count_nonzero(amounts)),
         "active_start": int(np.count_nonzero(weights[:starts])),
         "active_bigram": int(np.count_nonzero(weights[starts:])),
-        "rows": int(np.count_nonzero(np.any(machine.amounts != 0.0, axis=1))),
+        "rows": int(np.count_nonzero(np.any(amounts != 0.0, axis=1))),
     }  # fmt: skip
-    monitor.on_iteration = heard and (lambda line, _: heard(line, machine.amounts, weights))
-    reason = monitor.check(record, machine.theta)
+    monitor.on_iteration = heard and (lambda line, _: heard(line, amounts, weights))
+    reason = monitor.check(record, weights)
     record["gap"] = gap if np.isfinite(gap) else None
     return reason

@@ -160,28 +160,14 @@ def fill_columns(queries, index, degree, lo, hi, counts, out):
 
 
 @kernel
-def add_columns(queries, index, degree, change, counts, out):
-    """out[p, y] += sum_q (overlap of q and p + 1)^degree change[q, y], for the few labels that a query changes."""
-    g = np.empty(len(counts))
-    for q in range(len(change)):
-        count_overlaps(queries, index, q, counts)
-        power(counts, degree, g)
-        for y in range(change.shape[1]):
-            by = change[q, y]
-            if by != 0.0:
-                for p in range(len(g)):
-                    out[p, y] += by * g[p]
-
-
-@kernel
-def own_gram(rows, degree):
-    """The kernel of all pairs of a few rows, float64 [P, P], by merging their attributes."""
-    count = len(rows.ptr) - 1
+def own_gram(rows, which, degree):
+    """The kernel of all pairs of a few of the rows, float64 [P, P], by merging their attributes."""
+    count = len(which)
     out = np.empty((count, count))
     for q in range(count):
         for p in range(q + 1):
-            i, j, common = rows.ptr[q], rows.ptr[p], 0
-            while i < rows.ptr[q + 1] and j < rows.ptr[p + 1]:
+            i, j, common = rows.ptr[which[q]], rows.ptr[which[p]], 0
+            while i < rows.ptr[which[q] + 1] and j < rows.ptr[which[p] + 1]:
                 a, b = rows.attribute[i], rows.attribute[j]
                 common += a == b
                 i += a <= b

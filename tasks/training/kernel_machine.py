@@ -28,7 +28,11 @@ from espalier.tasks.training.watcher import Watcher
 # Seconds of one thread: to count what two rows have in common, and to add it up for one label; for pairs of labels at a
 # position.
 SECONDS_A_KERNEL, SECONDS_A_LABEL, SECONDS_A_PAIR = 0.6e-9, 0.13e-9, 2e-9
-LOOKS = 3  # at a sequence in a pass of hmsvm, about
+PASSES = 6  # in a round of hmsvm, as if each looked at all rows from all; it has more, over fewer rows
+LOOKS = 25  # at all sequences in a round of hmsvm, for labellings and for the primal
+# Bytes of hmsvm: H, A, two points of the primal and one between, what is added up and the last steps; the places of
+# labellings; the inner products of the labellings of a sequence, of which there may be one for each position, twice.
+HELD_A_CELL, HELD_A_TOKEN, HELD_A_PRODUCT = 150, 200, 16
 LONG = 3600  # seconds of a training that deserves a word
 
 
@@ -71,9 +75,9 @@ def work_of(job: Job, options: GpOptions | HmsvmOptions, rows: AttributeRows, to
     n_rows, n_labels = rows.count, len(job.labels)
     cells = n_rows * n_labels
     if job.family == "hmsvm":
-        longest = int(np.diff(job.shards().offsets()).max(initial=0))
-        held = 24 * cells + 8 * tokens * longest
-        return KernelWork(cells, LOOKS * tokens * n_rows, False, LOOKS, held, USUAL["hmsvm"], "hmsvm.C to less")
+        lengths = np.diff(job.shards().offsets()).astype(np.int64)
+        held = HELD_A_CELL * cells + HELD_A_TOKEN * tokens + HELD_A_PRODUCT * int(np.sum((lengths + 1) ** 2))
+        return KernelWork(cells, PASSES * n_rows**2, False, LOOKS, held, USUAL["hmsvm"], "hmsvm.C to less")
     entries = written_out(options, rows, n_labels)
     if options.method == "dense":
         held, kernels = 8 * 90 * cells + BYTES_A_PAIR * entries, 0 if entries else n_rows**2
