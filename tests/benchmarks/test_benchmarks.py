@@ -212,6 +212,7 @@ def test_the_case_of_grammars_runs_on_a_small_treebank(tmp_path, monkeypatch):
         (tmp_path / grammar.FOLDER / name).write_bytes(gzip.compress("\n".join(some).encode()))
     monkeypatch.setattr(grammar, "TRAIN", 40)
     monkeypatch.setattr(grammar, "LONG", (8, 15))
+    monkeypatch.setattr(grammar, "TAGS", (6, 7))
     found = [grammar.parsed(str(tmp_path), True), grammar.short_parsed(str(tmp_path), True, grammar.OURS, True),
              grammar.short_parsed(str(tmp_path), True, grammar.OURS, False)]  # fmt: skip
     assert all(rows.make_row("grammar", "espalier", "x", one)["tokens_per_second"] > 0 for one in found)
