@@ -13,9 +13,9 @@ from espalier.engine.chain.chain_lattice import checked_sets, lattice_blocks
 from espalier.engine.chain.column_groups import no_composites
 from espalier.engine.chain.pair_sets import check_labels, distinct_sets
 from espalier.engine.chain.posteriors import in_lockstep
-from espalier.engine.chain.scores import density, make_factors, padded
+from espalier.engine.chain.scores import density, make_factors
 from espalier.engine.chain.triple_posteriors import partitions, scaled_marginals
-from espalier.engine.chain.triple_sets import make_entries, make_matrices, scored_triples
+from espalier.engine.chain.triple_sets import make_entries, scored_triples, seen_pairs
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
@@ -34,13 +34,12 @@ class TripleChain:
         self.data, self.layout, self.theta = dataset, layout, theta
         self.sets = checked_sets(dataset, layout, theta)
         self.triples = distinct_sets(dataset, layout.trigram_ptr, 2)
-        self.width = padded(layout.n_labels)
-        self.matrices = make_matrices(layout, self.width)
-        self.entries = make_entries(theta, layout, self.triples, self.matrices, self.width)
+        self.seen = seen_pairs(layout)
+        self.entries = make_entries(theta, layout, self.triples, self.seen)
 
     def scored(self) -> Triples:
         """The scored triples of all positions."""
-        return scored_triples(self.entries, self.triples.of_position, self.layout.n_labels, self.width)
+        return scored_triples(self.entries, self.triples.of_position, self.layout.n_labels)
 
     def blocks(self) -> Iterator[LatticeBlock]:
         return lattice_blocks(self.data, self.layout, self.theta, self.sets)
@@ -61,8 +60,8 @@ def log_partition(
     if limits is None:
         factors = make_factors(theta, layout, chain.sets, "dense")
         schedule = in_lockstep(dataset, layout, chain.sets)
-        return partitions(theta, layout, chain.entries, factors, dataset, chain.sets, chain.triples, schedule,
-                          no_composites(dataset))  # fmt: skip
+        return partitions(theta, layout, chain.entries, chain.seen, factors, dataset, chain.sets, chain.triples,
+                          schedule, no_composites(dataset))  # fmt: skip
     log_z = np.empty(len(dataset.weights))
     for block, part in chain.in_turn(second_order.log_partition, limits):
         log_z[block.sequences] = part
@@ -88,8 +87,8 @@ def marginals(
     gamma, extreme = np.empty((len(dataset.labels), layout.n_labels)), None
     if limits is None:
         factors, schedule = make_factors(theta, layout, chain.sets, "dense"), in_lockstep(dataset, layout, chain.sets)
-        extreme = scaled_marginals(theta, layout, chain.entries, factors, dataset, chain.sets, chain.triples, schedule,
-                                   chain.matrices, gamma)  # fmt: skip
+        extreme = scaled_marginals(theta, layout, chain.entries, chain.seen, factors, dataset, chain.sets,
+                                   chain.triples, schedule, gamma)  # fmt: skip
         if not extreme.any():
             return gamma
     for block, part in chain.in_turn(second_order.marginals, limits):

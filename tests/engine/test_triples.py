@@ -200,6 +200,21 @@ def test_scaled_and_logarithmic_recursions_agree(scale):
     np.testing.assert_allclose(decode.log_partition(data, layout, far), log_z, rtol=1e-12)
 
 
+@pytest.mark.nojit
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+def test_many_labels_and_positions_at_once(share):
+    """Sums of eight positions at once, rows of many columns: the recursions by logarithms have neither."""
+    problem = random_problem(4, 7, 6, 3, [9, 14, 3, 30, 1, 2, 12], kinds=[4, 3, 4, 2, 3, 1])
+    data, layout = chain_of(problem)
+    objective, theta = TripleObjective(data, layout), random_theta(layout.size, 3)
+    theta[layout.trigram_ptr[0] :] *= np.random.default_rng(1).random(layout.size - layout.trigram_ptr[0]) < share
+    value, gradient = objective.value_and_gradient(theta)
+    expected = np.zeros(layout.size)
+    log_z = [objective._by_logarithms(theta, data, n, expected) for n in range(len(data.weights))]
+    np.testing.assert_allclose(gradient + objective.observed, expected, atol=1e-11)
+    assert value == pytest.approx(np.dot(data.weights, log_z) - theta @ objective.observed, rel=1e-12)
+
+
 def test_a_long_sequence_keeps_its_digits():
     problem = random_problem(2, 3, 4, 2, [20_000], kinds=[4, 3, 1, 2])
     data, layout = chain_of(problem)
