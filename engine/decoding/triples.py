@@ -22,6 +22,7 @@ from espalier.engine.labels.scheme import Transitions
 from espalier.engine.lattice import second_order
 from espalier.engine.lattice.blocks import LatticeBlock, in_turn
 from espalier.engine.lattice.decode import NBest
+from espalier.engine.lattice.detours import Detours, detours
 from espalier.engine.lattice.limits import Limits, make_limits
 from espalier.engine.lattice.second_order import Triples
 from espalier.engine.weights.layout import Layout
@@ -125,3 +126,10 @@ def viterbi(
     for block, part in chain.in_turn(second_order.best, limits):
         labels[block.positions] = part
     return labels
+
+
+def ways(dataset: Dataset, layout: Layout, theta: np.ndarray, labels: np.ndarray) -> Detours:
+    """The best labelling through each label of a data set of one sequence, beside its best `labels`."""
+    chain = TripleChain(dataset, layout, theta)
+    (block,) = chain.blocks()
+    return detours(block.lattice, chain.scored(), labels)

@@ -7,12 +7,13 @@ import numpy as np
 
 from espalier.engine.chain.chain_lattice import lattice_blocks
 from espalier.engine.data.dataset import Dataset
-from espalier.engine.decoding import decode
+from espalier.engine.decoding import decode, triples
 from espalier.engine.errors import EspalierError, quoted
 from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.labels.scheme import FORBIDDEN, Transitions, both, breaks, transitions_of
 from espalier.engine.lattice.blocks import LatticeBlock
 from espalier.engine.lattice.decode import NBest
+from espalier.engine.lattice.detours import Detours
 from espalier.engine.lattice.limits import Limits
 from espalier.engine.weights.stop_twins import twins_by_text, with_twins
 
@@ -56,6 +57,10 @@ class CrfLabeller(WeightLabeller):
 
     def best(self, data: Dataset, **only) -> np.ndarray:
         return decode.viterbi(self.prepared(data), self.layout, self.theta, **self._only(only))
+
+    def ways(self, data: Dataset, labels: np.ndarray) -> Detours:
+        """The best labelling through each label of one sequence whose best labels these are, by triples of labels."""
+        return triples.ways(self.prepared(data), self.layout, self.theta, labels)
 
     def marginals(self, data: Dataset, **only) -> np.ndarray:
         self.require("probability")

@@ -89,17 +89,21 @@ def nbest(lattice: Lattice, triples: Triples, n: int) -> NBest:
     return NBest(count, scores, np.minimum(scores - log_partition(lattice, triples)[:, None], 0.0), labels)
 
 
-def _each(lattice: Lattice, function) -> None:
+def refuse_too_long(lattice: Lattice) -> None:
+    """A sequence whose states would take more than `MOST_BYTES`."""
     lengths, n_labels = np.diff(lattice.offsets), lattice.n_labels
     longest = int(lengths.max(initial=0))
     if 8 * longest * n_labels**2 > MOST_BYTES:
-        n = int(np.argmax(lengths))
         raise EspalierError(
-            f"sequence {n} has {longest:,} positions, and their pairs of {n_labels} labels take "
+            f"sequence {int(np.argmax(lengths))} has {longest:,} positions, and their pairs of {n_labels} labels take "
             f"{8 * longest * n_labels**2 / 2**30:.1f} GiB where templates begin with T, at most {MOST_BYTES >> 30} are "
             "allowed: cut it, or use a model without them"
         )
-    threads.run(lambda piece: function(*piece), balanced(lengths))
+
+
+def _each(lattice: Lattice, function) -> None:
+    refuse_too_long(lattice)
+    threads.run(lambda piece: function(*piece), balanced(np.diff(lattice.offsets)))
 
 
 # ---- recursions of one sequence: `here`, `which`, `third` (the set of triples) and the variables are its own
@@ -238,7 +242,7 @@ def viterbi(here, between, which, third, triples, values):
 
 
 @kernel
-def _ways_in(values, t, third, triples, i, y, terms):
+def ways_in(values, t, third, triples, i, y, terms):
     """terms(y'') = values_{t-1}(y'', i) and the score of the triple; one label alone at the second position."""
     n_labels = len(terms)
     for before in range(n_labels):
@@ -266,7 +270,7 @@ def best_labelling(here, between, which, third, triples, values, labels):
     for t in range(length - 1, 0, -1):
         labels[t - 1] = i
         if t > 1:
-            _ways_in(values, t, third, triples, i, y, terms)
+            ways_in(values, t, third, triples, i, y, terms)
             i, y = np.argmax(terms), i
     return score
 
@@ -348,7 +352,7 @@ def best_labellings(here, between, which, third, triples, values, scores, labels
                 at = after[at]
             found += 1
             continue
-        _ways_in(values, t, third, triples, i, y, terms)
+        ways_in(values, t, third, triples, i, y, terms)
         top = terms.max()
         for before in range(n_labels):
             if terms[before] > -np.inf:

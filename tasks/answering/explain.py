@@ -8,7 +8,8 @@ logarithms of the sums that it is divided by differ, too, and are a share of the
 
 The best labelling through a label at a position is the best way to it, by the pointers of Viterbi's recursion, and the
 best way on from it, by those of the same recursion from the end. Either way soon meets the best labelling
-and goes with it from there, so that only a few positions are looked at: all takes linear time and memory.
+and goes with it from there, so that only a few positions are looked at: all takes linear time and memory. Where
+triples of labels have weights, a way is one to a pair of labels: see `engine.lattice.detours`.
 """
 
 from collections import Counter
@@ -82,7 +83,7 @@ def explain_one(model: Labeller, sequence: Dataset) -> Explanation:
         return Explanation(
             labels, log_p, [Reason(0, *certain, t, labels[t : t + 1], 0.0, []) for t in range(len(labels))]
         )
-    ways = Detours(model, sequence, labels) if model.second_order else best_ways(model, sequence, labels)
+    ways = model.ways(sequence, labels) if model.second_order else best_ways(model, sequence, labels)
     rest = model.marginals(sequence) if probable else ways.to + ways.on
     chances = rest.tolist() if probable else None
     rest[np.arange(len(labels)), labels] = -np.inf
@@ -136,26 +137,6 @@ class Ways(NamedTuple):
         """How much worse than the best labelling the best one with `label` at t is."""
         total = self.to[t] + self.on[t]
         return float(total[self.labels[t]] - total[label])
-
-
-class Detours:
-    """The same where triples of labels have weights: the best labelling through a label is decoded anew for each.
-
-    That takes time by the square of the length.
-    """
-
-    def __init__(self, model: Labeller, sequence: Dataset, labels: np.ndarray):
-        self.model, self.sequence, self.labels = model, sequence, labels
-
-    def through(self, t: int, label: int) -> tuple[int, np.ndarray, bool]:
-        """As `Ways.through`; nothing is ever cut."""
-        allowed = np.ones((len(self.labels), len(self.model.labels)), bool)
-        allowed[t] = False
-        allowed[t, label] = True
-        other = self.model.best(self.sequence, allowed=allowed)
-        where = np.flatnonzero(other != self.labels)
-        begin, end = int(where[0]), int(where[-1]) + 1
-        return begin, other[begin:end], False
 
 
 def best_ways(model: Labeller, sequence: Dataset, labels: np.ndarray) -> Ways:

@@ -1,5 +1,6 @@
 """Weights for triples of labels, by enumeration: the loss, its gradient, every decoder; and what is refused."""
 
+import itertools
 import json
 
 import numpy as np
@@ -13,7 +14,9 @@ from reference.problems import random_problem
 
 from espalier import CRF, load
 from espalier.engine.blockwise.blocks import BlockObjective
+from espalier.engine.data.dataset import select
 from espalier.engine.decoding import decode
+from espalier.engine.decoding import triples as triple_decoding
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.scheme import Transitions
 from espalier.engine.losses.chain_objective import ChainObjective
@@ -148,6 +151,28 @@ def test_every_decoder_by_enumeration(seed, draw, limited):
             assert found.scores[n, r] == pytest.approx(ranked[r], abs=CLOSE * size)
             assert triples.score(x, labels, weights, tau) == pytest.approx(ranked[r], abs=CLOSE * size)
             assert found.log_probabilities[n, r] == pytest.approx(ranked[r] - log_z[n], abs=CLOSE * size)
+
+
+@EXAMPLES
+@given(SEEDS, SEEDS)
+@pytest.mark.nojit
+def test_the_best_labelling_through_each_label_by_enumeration(seed, draw):
+    problem = random_triples(seed)
+    data, layout = chain_of(problem)
+    theta, y = drawn_theta(layout, draw), problem.n_labels
+    weights, tau = as_oracle(layout, theta)
+    for n, x in enumerate(problem.sequences):
+        one = select(data, np.array([n]))
+        best = decode.viterbi(one, layout, theta)
+        ways = triple_decoding.ways(one, layout, theta, best)
+        for t, label in itertools.product(range(len(x)), range(y)):
+            begin, other, cut = ways.through(t, label)
+            found = best.copy()
+            found[begin : begin + len(other)] = other
+            assert found[t] == label and not cut
+            right = triples.ranked(x, y, weights, tau, lambda labels, t=t, label=label: labels[t] == label)[0]
+            close = CLOSE * max(1.0, abs(right))
+            assert triples.score(x, found.tolist(), weights, tau) == pytest.approx(right, abs=close)
 
 
 SMALL = random_problem(3, 3, 4, 2, [5, 4, 6, 2, 1, 5], kinds=[4, 3, 1, 2])
