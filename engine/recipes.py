@@ -20,7 +20,7 @@ from espalier.engine.families import perceptron as perceptrons
 from espalier.engine.families.boosting_options import BOUNDS, BoostingOptions
 from espalier.engine.families.boosting_training import fit as fit_boosting
 from espalier.engine.families.crf import CrfLabeller
-from espalier.engine.families.gp_options import METHODS, GpOptions
+from espalier.engine.families.gp_options import GpOptions
 from espalier.engine.families.hmsvm_options import MARGINS, HmsvmOptions
 from espalier.engine.families.memm import MemmLabeller, MemmObjective
 from espalier.engine.families.perceptron_options import PerceptronOptions
@@ -206,10 +206,10 @@ def boosting() -> None:
 
 
 def gaussian_process() -> None:
-    """Dense and sparse."""
+    """Dense and sparse, by rows and by features that are written out."""
     data, _ = tiny_problem()
-    for method in METHODS:
-        options = GpOptions(method=method, max_iterations=FEW)
+    for method, products in (("dense", "rows"), ("dense", "features"), ("sparse", "rows"), ("sparse", "features")):
+        options = GpOptions(method=method, products=products, max_iterations=FEW)
         _ask_all(gp.fit(data, NAMES, observation_kinds(NAMES), LABELS, TEMPLATES, {}, options), data)
 
 
