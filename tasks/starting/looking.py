@@ -13,6 +13,7 @@ import polars as pl
 
 from espalier.engine.errors import EspalierError
 from espalier.engine.labels.spans import marks_entities
+from espalier.engine.text.macros import ATTRIBUTE_GAP
 from espalier.tasks import formats
 from espalier.tasks.formats import Reading
 from espalier.tasks.formats.labels import JOINT
@@ -52,6 +53,7 @@ class Found:
     columns: list[OtherColumn]
     said: list[str] = field(default_factory=list)
     trees: bool = False  # not labels of tokens
+    attributes: bool = False  # a token is a list of attributes, not a word
     share: float = 0.1  # of development and of test data that are split off
     seed: int = 0
 
@@ -102,9 +104,8 @@ def look(files: dict[str, list[Path]], told: Reading) -> Found:
         if more:
             seen = _Seen(files["train"], how)
         said += [_labels_told(seen.profile), *more]
-    found = Found(files, how, seen.profile, seen.letters >= LETTERS, seen.columns, said, seen.trees)
-    said.append(f"tokens are {'letters' if found.letters else 'words'} ({percent(seen.letters)} of them are single "
-                "characters)")  # fmt: skip
+    found = Found(files, how, seen.profile, seen.letters >= LETTERS, seen.columns, said, seen.trees, seen.attributes)
+    said.append(_tokens_told(found, seen))
     said += _findings(seen.profile)
     for role in ("dev", "test"):
         if role in files:
@@ -118,10 +119,12 @@ class _Seen:
 
     def __init__(self, paths: list[Path], how: Reading):
         profiler, self.hashes, self.letters, self.columns = Profiler([str(path) for path in paths]), [], 0.0, []
-        self.trees, self.brackets = formats.format_of(paths[0], how.format)[1].trees, Counter()
+        name, kind = formats.format_of(paths[0], how.format)
+        self.trees, self.brackets, self.attributes = kind.trees, Counter(), name == "crfsuite"
         for block in formats.read_located(paths, how, True):
             if not self.columns:
                 names = formats.input_names(block)
+                self.attributes |= block["x0"].str.contains(ATTRIBUTE_GAP, literal=True).any()
                 self.letters = float((block["x0"].str.len_chars() == 1).mean())
                 self.columns = [_column(block[name]) for name in names[1:]]
             if self.trees:
@@ -165,6 +168,13 @@ def _labels_told(profile: dict) -> str:
     shown = ", ".join(labels[:6]) + (", …" if len(labels) > 6 else "")
     judged = "F1 of entities" if marks_entities(labels) else "the error of tokens"
     return f"{count(len(labels), 'label')}: {shown}; tagging scheme {profile['scheme'] or 'none'}, judged by {judged}"
+
+
+def _tokens_told(found: Found, seen: _Seen) -> str:
+    if found.attributes:
+        return "tokens are lists of attributes"
+    kind = "letters" if found.letters else "words"
+    return f"tokens are {kind} ({percent(seen.letters)} of them are single characters)"
 
 
 def _findings(profile: dict) -> list[str]:

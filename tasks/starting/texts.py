@@ -54,7 +54,9 @@ def for_files(root: Path, found: Found, templates: str | None = None) -> tuple[d
     if found.trees:
         return _for_trees(root, found, templates)
     kind = "letters" if found.letters else "entities" if found.entities else "words"
-    if templates:
+    if found.attributes:
+        lines, told = _attribute_lines(found, templates), f"of attributes as they are{_columns_told(found.columns)}"
+    elif templates:
         lines, told = shipped_text(templates).rstrip("\n").split("\n"), f"of {templates}, which looks at words alone"
     elif found.letters:
         lines, told = _letter_lines(found.columns), f"of n-grams of letters{_columns_told(found.columns)}"
@@ -187,6 +189,16 @@ def _word_lines(columns: list[OtherColumn]) -> list[str]:
         "Us-1/0/+1:%w[-1,0,1]/%w[0,0,1]/%w[1,0,1]", "",
         "# Transitions between labels", "B",
     ]  # fmt: skip
+
+
+def _attribute_lines(found: Found, templates: str | None) -> list[str]:
+    if templates:
+        raise EspalierError(
+            f"the templates {templates} are for words, and {found.files['train'][0]} holds attributes: leave "
+            "--templates out"
+        )
+    return [*ABOUT, "", "# The attributes of the token, each as it is, and its value where it has one", "U:%a",
+            *_column_lines(found.columns), "", "# Transitions between labels", "B"]  # fmt: skip
 
 
 def _column_lines(columns: list[OtherColumn]) -> list[str]:

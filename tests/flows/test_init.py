@@ -87,6 +87,26 @@ def test_letters_have_templates_of_n_grams(espalier, tmp_path):
     assert espalier("run", "--direct", "--quiet")[0] == 0
 
 
+@pytest.mark.parametrize("name", ["x.crfsuite", "x.jsonl"])
+def test_attributes_are_taken_as_they_are(espalier, tmp_path, name):
+    lines = [f"{'NV'[i % 2]}\tw=w{i}\tlen:{i}.5\n" + "\n" * (i % 3 == 2) for i in range(24)]
+    records = [{"tokens": [f"w=w{i}\tbias", "end"], "labels": ["N", "V"]} for i in range(12)]
+    content = "".join(lines) if name == "x.crfsuite" else "".join(json.dumps(one) + "\n" for one in records)
+    made(tmp_path, content, name)
+    code, out, err = espalier("init", name)
+    assert (code, err) == (0, "")
+    assert "tokens are lists of attributes" in out and "templates: 2 lines of attributes as they are" in out
+    assert [line for line in (tmp_path / "templates.txt").read_text().splitlines() if line[:1] not in ("", "#")] == [
+        "U:%a",
+        "B",
+    ]
+    assert espalier("stage", "ingest", "--quiet")[0] == 0 and espalier("stage", "template", "--quiet")[0] == 0
+    observations = set(store.read_vocabulary(tmp_path)["observation"])
+    assert observations >= ({"U:len"} if name == "x.crfsuite" else {"U:bias", "U:end"})
+    code, _, err = espalier("-C", "other", "init", str(tmp_path / name), "--templates", "S2")
+    assert code == 1 and "the templates S2 are for words" in err and "holds attributes" in err
+
+
 def test_every_parameter_and_group_of_templates_has_a_comment(espalier, tmp_path):
     made(tmp_path, ENTITIES)
     espalier("init", "data.conll")
