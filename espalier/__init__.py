@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from espalier.engine.errors import EspalierError as EspalierError
     from espalier.engine.estimator import CRF as CRF
     from espalier.engine.estimator import load as load
@@ -41,6 +43,10 @@ __all__ = sorted(_WHERE)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("espalier-crf")
     if name not in _WHERE:
         raise AttributeError(f"module 'espalier' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_WHERE[name]), name)

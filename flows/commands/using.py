@@ -211,6 +211,7 @@ def inspect(args) -> None:
         print_json(told | ({"rounds": [one._asdict() for one in rounds]} if rounds else {}))
         return
     print(f"{path}: {active:,} {what}, {len(model.labels)} labels, {len(model.templates)} templates")
+    info = _parameters_in_words(info)
     for key in sorted(info):
         print(f"  {key:<16} {info[key]}")
     for row in rows:
@@ -221,6 +222,18 @@ def inspect(args) -> None:
         print(f"{one.step:+9.4f}  {one.z:.4f}  {round_in_words(one)}")
     if args.picture:
         print(f"picture {args.picture}")
+
+
+def _parameters_in_words(info: dict) -> dict:
+    """Of the parameters that `CRF.save` keeps those that are not the default."""
+    from espalier.engine.estimator import CRF
+    from espalier.engine.fitting.fits import PARAMETERS
+
+    kept, defaults = info.get(PARAMETERS), CRF().get_params()
+    if not isinstance(kept, dict):
+        return info
+    changed = {name: value for name, value in kept.items() if name not in defaults or value != defaults[name]}
+    return info | {PARAMETERS: changed or "defaults"}
 
 
 @GROUP.command(

@@ -22,6 +22,7 @@ from espalier.engine.data.dataset import Dataset, at_positions, select
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families.labeller import Contribution, Labeller, Predictor, Round
 from espalier.engine.grammar.binary_trees import plain
+from espalier.engine.text.macros import ATTRIBUTE_GAP, VALUE_MARK
 from espalier.engine.weights.layout import FAMILIES
 from espalier.engine.weights.stop_twins import STOP, is_twin, of_twin
 
@@ -311,12 +312,12 @@ def _token(model: Labeller, token: str, reason: Reason, top: int) -> dict:
 
 def as_text(told: dict) -> str:
     """What `as_object` says, for people."""
-    width = max((len(row["token"]) for row in told["tokens"]), default=0)
+    width = max((len(_shown(row["token"])) for row in told["tokens"]), default=0)
     labels = max((len(row["label"]) for row in told["tokens"]), default=0)
     probable = told["log_probability"] is not None
     lines = [f"log-probability {told['log_probability']:.4f}"] if probable else []
     for at, row in enumerate(told["tokens"]):
-        head = f"{row['token']:<{width}}  {row['label']:<{labels}}"
+        head = f"{_shown(row['token']):<{width}}  {row['label']:<{labels}}"
         head += f"  {row['probability']:7.2%}" if probable else ""
         if row["runner_up"] is None:
             lines.append(head)
@@ -331,6 +332,12 @@ def as_text(told: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _shown(token: str) -> str:
+    """A token; of a list of attributes the first, and how many there are beside it."""
+    first, *more = token.replace(VALUE_MARK, ":").split(ATTRIBUTE_GAP)
+    return f"{first} (+{len(more)})" if more else first
+
+
 def _side(weight: dict) -> str:
     """Whether a weight belongs to the other labelling, and how often it counts."""
     often = f"{abs(weight['times'])} × " if abs(weight["times"]) > 1 else ""
@@ -340,7 +347,7 @@ def _side(weight: dict) -> str:
 def _elsewhere(labels: list[str], other: dict, at: int, tokens: list[dict]) -> str:
     """The labels that would change with this one."""
     changed = [
-        f"{tokens[t]['token']} {label}"
+        f"{_shown(tokens[t]['token'])} {label}"
         for t, label in enumerate(other["labels"], other["from"])
         if t != at and labels[t] != label
     ]

@@ -70,7 +70,7 @@ def format_of(file: str, asked: str | None, own: OwnFormat) -> str:
     if asked:
         return asked
     if file == "-":
-        return "conll"
+        return "crfsuite" if own.format == "crfsuite" else "conll"  # columns have no room for attributes
     path = Path(file)
     suffix = (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
     return SUFFIXES.get(suffix) or ("conll" if suffix else own.format or "conll")

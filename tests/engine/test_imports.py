@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,7 @@ def test_every_public_name_arrives():
     import espalier
 
     assert {"CRF", "load", "EspalierError"} <= set(dir(espalier))
+    assert espalier.__version__ == version("espalier-crf")
     for name in espalier.__all__:
         assert getattr(espalier, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'; it has"):

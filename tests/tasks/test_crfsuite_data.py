@@ -139,6 +139,22 @@ def test_models_made_in_python_are_tagged_with_by_the_command(tmp_path, capsys):
     asked = stream.Asked(source="crfsuite")
     answer = b"".join(stream.tag_file(load(tmp_path / "a.model"), str(tmp_path / "a.crfsuite"), asked)).decode()
     assert answer == "".join("\n".join(row) + "\n\n" for row in model.predict(items))
+    assert cli.main(["inspect", str(tmp_path / "a.model"), "--top", "1"]) == 0
+    assert "estimator        {'rho1': 0.01}" in capsys.readouterr().out, "those that are the default go without saying"
+
+
+def test_attributes_cannot_come_as_columns(trained, capsys):
+    assert cli.main(["tag", "--model", str(trained / "models" / "candidate.model")]) == 1
+    assert "crfsuite cannot come on standard input: name the file" in capsys.readouterr().err
+
+
+def test_reasons_name_a_token_by_its_first_attribute(trained, tmp_path, capsys):
+    path, records = tmp_path / "a.jsonl", [{"tokens": ["w=a\ti=0\todd", "i=1"]}, {"tokens": ["len\x1f2.5\tw=a"]}]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert cli.main(["explain", "--model", str(trained / "models" / "candidate.model"), str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "\nw=a (+2)  " in out and "\ni=1       " in out and "\nlen:2.5 (+1)  " in out
+    assert "\t" not in out
 
 
 def test_the_command_imports_and_overwrites_nothing(tmp_path, capsys):
