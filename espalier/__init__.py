@@ -13,8 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    __version__: str
-
     from espalier.engine.errors import EspalierError as EspalierError
     from espalier.engine.estimator import CRF as CRF
     from espalier.engine.estimator import load as load
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from espalier.engine.optimise.solvers import minimise as minimise
     from espalier.engine.optimise.virtual_weights import minimise_virtual as minimise_virtual
     from espalier.engine.semisup.mixture import fit_mixture as fit_mixture
+
+    __version__: str
 
 _WHERE = {
     "CRF": "espalier.engine.estimator",

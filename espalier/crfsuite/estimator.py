@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from espalier.crfsuite.items import ItemSequence
 from espalier.crfsuite.tagger import ParsedDump, Tagger
@@ -20,13 +21,18 @@ class CRF:
     """sklearn-crfsuite's estimator. A parameter that is None has CRFsuite's default; see `Trainer.help` for each."""
 
     def __init__(
-        self, algorithm="lbfgs", min_freq=None, all_possible_states=None, all_possible_transitions=None, c1=None,
-        c2=None, max_iterations=None, num_memories=None, epsilon=None, period=None, delta=None, linesearch=None,
-        max_linesearch=None, calibration_eta=None, calibration_rate=None, calibration_samples=None,
-        calibration_candidates=None, calibration_max_trials=None, pa_type=None, c=None, error_sensitive=None,
-        averaging=None, variance=None, gamma=None, verbose=False, model_filename=None, keep_tempfiles=False,
-        trainer_cls=None,
-    ):  # fmt: skip
+        self, algorithm: str = "lbfgs", min_freq: float | None = None, all_possible_states: bool | None = None,
+        all_possible_transitions: bool | None = None, c1: float | None = None, c2: float | None = None,
+        max_iterations: int | None = None, num_memories: int | None = None, epsilon: float | None = None,
+        period: int | None = None, delta: float | None = None, linesearch: str | None = None,
+        max_linesearch: int | None = None, calibration_eta: float | None = None,
+        calibration_rate: float | None = None, calibration_samples: int | None = None,
+        calibration_candidates: int | None = None, calibration_max_trials: int | None = None,
+        pa_type: int | None = None, c: float | None = None, error_sensitive: bool | None = None,
+        averaging: bool | None = None, variance: float | None = None, gamma: float | None = None,
+        verbose: bool = False, model_filename: str | None = None, keep_tempfiles: bool | None = False,
+        trainer_cls: type[Trainer] | None = None,
+    ) -> None:  # fmt: skip
         values = dict(locals())
         del values["self"]
         vars(self).update(values)
@@ -38,7 +44,7 @@ class CRF:
     def get_params(self, deep: bool = True) -> dict:
         return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
 
-    def set_params(self, **params) -> "CRF":
+    def set_params(self, **params: Any) -> "CRF":
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -46,7 +52,7 @@ class CRF:
             setattr(self, name, value)
         return self
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
 
         return BaseEstimator().__sklearn_tags__()

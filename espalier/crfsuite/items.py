@@ -64,7 +64,7 @@ def kind_of_value(value) -> str:
 class ItemSequence:
     """The items of a sequence with their attributes worked out, for those who hand it over more than once."""
 
-    def __init__(self, pyseq: Iterable):
+    def __init__(self, pyseq: Iterable) -> None:
         self._items = pyseq._items if isinstance(pyseq, ItemSequence) else [attributes_of(item) for item in pyseq]
 
     def items(self) -> list[dict[str, float]]:

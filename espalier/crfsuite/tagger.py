@@ -63,17 +63,17 @@ def _of_attributes(model: Labeller, path: str | Path) -> Labeller:
 class Tagger:
     """python-crfsuite's tagger: open a model, tag sequences, ask how sure it is."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._model: Labeller | None = None
         self._size = 0
         self._data: Dataset | None = None
 
-    def open(self, name: str | Path):
+    def open(self, name: str | Path) -> "contextlib.closing[Tagger]":
         """Open a model file, of Espalier or of CRFsuite; what comes back closes it at the end of a `with`."""
         self._use(read_model(name), Path(name).stat().st_size)
         return contextlib.closing(self)
 
-    def open_inmemory(self, value: bytes):
+    def open_inmemory(self, value: bytes) -> "contextlib.closing[Tagger]":
         """Open a model of CRFsuite from its bytes."""
         self._use(_of_attributes(importing.read_crfsuite(bytes(value), "the model"), "the model"), len(value))
         return contextlib.closing(self)

@@ -5,6 +5,7 @@ import warnings
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from espalier.engine.weights.layout import (
 class Trainer:
     """python-crfsuite's trainer: append sequences, set parameters, train, and the model is in a file."""
 
-    def __init__(self, algorithm: str | None = None, params: dict | None = None, verbose: bool = True):
+    def __init__(self, algorithm: str | None = None, params: dict | None = None, verbose: bool = True) -> None:
         self.verbose, self.logparser, self.model_ = verbose, None, None
         self.clear()
         self.select(algorithm or "lbfgs")
@@ -84,7 +85,7 @@ class Trainer:
     def get_params(self) -> dict:
         return dict(self._values)
 
-    def set(self, name: str, value) -> None:
+    def set(self, name: str, value: Any) -> None:
         kind = self._parameter(name).kind
         try:
             self._values[name] = kind(value)
@@ -92,7 +93,7 @@ class Trainer:
             expected = {int: "a whole number", float: "a number", truth: "True or False"}[kind]
             raise EspalierError(f"{name} is {brief(value)}: expected {expected}") from None
 
-    def get(self, name: str):
+    def get(self, name: str) -> Any:
         self._parameter(name)
         return self._values[name]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from espalier.tasks.pages.page import MISSING, Html, join, lead, number, percent, plural, table
+from espalier.tasks.pages.page import MISSING, Html, join, lead, number, percent, plural, prose, table
 from espalier.tasks.report.words import Metrics, Nouns
 
 
@@ -12,11 +12,10 @@ def abstention(m: Metrics, nouns: Nouns) -> Html | None:
     if not found or not found.get("rows"):
         return None
     entities, unit = found["of"] == "entities", "entities" if found["of"] == "entities" else plural(nouns.token)
-    opening = lead(
-        f"If {plural(nouns.label)} below a probability are left out, how good is the rest? `espalier tag --abstain "
-        "LIMIT` leaves them out."
-        + (" An entity is as sure as the least sure of its labels, and goes as a whole." if entities else "")
-    )
+    text = (f"If {plural(nouns.label)} below a probability are left out, how good is the rest? `espalier tag --abstain "
+            "LIMIT` leaves them out.")  # fmt: skip
+    sure = " An entity is as sure as the least sure of its labels, and goes as a whole." if entities else ""
+    opening = lead(prose(text + sure))
     heads = ["At least", "Kept", "Share", *(("Precision", "Recall") if entities else ("Right",)), "Tokens left out"]
     rows = [row_of(row, entities) for row in found["rows"]]
     return join([opening, table(f"What is left of the {unit}", heads, rows, range(len(heads)), "bins")])

@@ -3,6 +3,7 @@
 import copy
 import gzip
 import importlib.util
+import inspect
 import pickle
 import time
 
@@ -411,3 +412,13 @@ def test_the_tutorial_runs_with_another_import(corpora, tmp_path, record_propert
         record_property(module.__name__, found[module])
     assert found[ours][0] >= found[theirs][0] - 0.001
     assert found[ours][0] > 0.75
+
+
+def test_public_methods_say_their_types():
+    for of in (CRF, ItemSequence, Tagger, Trainer):
+        for name, method in vars(of).items():
+            if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+                shown = inspect.signature(method)
+                assert shown.return_annotation is not inspect.Signature.empty, f"{of.__name__}.{name}"
+                untyped = [one for one in list(shown.parameters.values())[1:] if one.annotation is one.empty]
+                assert not untyped, f"{of.__name__}.{name}: {untyped}"

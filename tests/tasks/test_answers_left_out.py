@@ -114,4 +114,5 @@ def test_entities_in_the_report():
     assert figures["of"] == "entities"
     markup = str(abstention({"abstention": figures}, Nouns()))
     assert "Precision" in markup and "An entity is as sure" in markup and "What is left of the entities" in markup
+    assert "<code>espalier tag --abstain LIMIT</code>" in markup and "`" not in markup
     assert abstention({}, Nouns()) is None
