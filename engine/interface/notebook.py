@@ -40,12 +40,13 @@ def _described(model: Labeller) -> list[str]:
     sizes = ", ".join(f"{count:,} {name.removeprefix('active_')}" for name, count in model.sizes().items() if count)
     features, iterations = model.info.get("features"), model.info.get("iterations")
     of = f" of {features:,}" if isinstance(features, int) else ""
-    after = f"; {iterations:,} iterations" if isinstance(iterations, int) else ""
+    after = f"; {iterations:,} iteration{'s' * (iterations != 1)}" if isinstance(iterations, int) else ""
+    kind = "probabilities" if model.shows == "probability" else "weights"
     named = ", ".join(brief(label) for label in model.labels[:LABELS])
     more = f" and {len(model.labels) - LABELS:,} more" if len(model.labels) > LABELS else ""
     active = sum(model.sizes().values())
     return [
-        f"{FAMILIES[model.family].called}: {active:,} weights{of} are not zero ({sizes or 'none'}), "
+        f"{FAMILIES[model.family].called}: {active:,} {kind}{of} are not zero ({sizes or 'none'}), "
         f"{len(model.observations):,} observations{after}",
         f"{len(model.labels):,} labels: {named}{more}",
     ]

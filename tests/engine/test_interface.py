@@ -64,7 +64,9 @@ def test_the_page_tells_sizes_labels_and_strongest_weights(family):
     crf = CRF(rho1=0.01, family=family).fit(X, Y)
     page = Parts(crf._repr_html_())
     text = " ".join(page.texts)
-    assert "3 labels: D, N, V" in text and f"{len(crf.model_.theta):,} weights" in text
+    kind = "probabilities" if family == "hmm" else "weights"
+    assert "3 labels: D, N, V" in text and f"{len(crf.model_.theta):,} {kind}" in text
+    assert "1 iterations" not in text
     assert page.tags.count("tr") == 1 + min(12, len(crf.model_.shown()[0]))
     strongest = max(map(abs, crf.model_.shown()[1]))
     numbers = [abs(float(cell)) for cell in page.texts if cell.lstrip("-").replace(".", "").isdigit()]
