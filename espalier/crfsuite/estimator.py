@@ -1,20 +1,23 @@
 """sklearn-crfsuite's `CRF`."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from espalier.crfsuite.items import ItemSequence
+from espalier.crfsuite.items import Items, ItemSequence, Sequences, Text
 from espalier.crfsuite.tagger import ParsedDump, Tagger
 from espalier.crfsuite.trainer import Trainer
+from espalier.crfsuite.training_log import TrainingLog
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError
+from espalier.engine.families.labeller import WeightLabeller
 
 # Parameters of `CRF` that a trainer knows by another name.
 TRAINER_NAMES = {"min_freq": "feature.minfreq", "all_possible_states": "feature.possible_states",
                  "all_possible_transitions": "feature.possible_transitions", "pa_type": "type"}  # fmt: skip
 OWN = ("algorithm", "verbose", "model_filename", "keep_tempfiles", "trainer_cls")  # are no trainer's
+Answer = TypeVar("Answer")  # to one item
 
 
 class CRF:
@@ -33,15 +36,23 @@ class CRF:
         verbose: bool = False, model_filename: str | None = None, keep_tempfiles: bool | None = False,
         trainer_cls: type[Trainer] | None = None,
     ) -> None:  # fmt: skip
-        values = dict(locals())
-        del values["self"]
-        vars(self).update(values)
-        self.training_log_ = None
-        self._tagger = None
+        self.algorithm, self.min_freq, self.all_possible_states = algorithm, min_freq, all_possible_states
+        self.all_possible_transitions, self.c1, self.c2 = all_possible_transitions, c1, c2
+        self.max_iterations, self.num_memories, self.epsilon = max_iterations, num_memories, epsilon
+        self.period, self.delta, self.linesearch = period, delta, linesearch
+        self.max_linesearch, self.calibration_eta = max_linesearch, calibration_eta
+        self.calibration_rate, self.calibration_samples = calibration_rate, calibration_samples
+        self.calibration_candidates, self.calibration_max_trials = calibration_candidates, calibration_max_trials
+        self.pa_type, self.c, self.error_sensitive = pa_type, c, error_sensitive
+        self.averaging, self.variance, self.gamma = averaging, variance, gamma
+        self.verbose, self.model_filename, self.keep_tempfiles = verbose, model_filename, keep_tempfiles
+        self.trainer_cls = trainer_cls
+        self.training_log_: TrainingLog | None = None
+        self._tagger: Tagger | None = None
 
     # What scikit-learn asks of an estimator.
 
-    def get_params(self, deep: bool = True) -> dict:
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
 
     def set_params(self, **params: Any) -> "CRF":
@@ -63,18 +74,21 @@ class CRF:
 
     # Training.
 
-    def fit(self, X: Iterable, y: Iterable, X_dev: Iterable | None = None, y_dev: Iterable | None = None) -> "CRF":
+    def fit(
+        self, X: Sequences, y: Iterable[Iterable[Text]], X_dev: Sequences | None = None,
+        y_dev: Iterable[Iterable[Text]] | None = None,
+    ) -> "CRF":  # fmt: skip
         """Learn from sequences X of items and their labels y; X_dev and y_dev are tested on after each iteration."""
         if (X_dev is None) != (y_dev is None):
             raise EspalierError("X_dev without y_dev, or y_dev without X_dev: expected both or neither")
         trainer = self._trainer()
         append_all(trainer, X, y, 0)
-        if X_dev is not None:
+        if X_dev is not None and y_dev is not None:
             append_all(trainer, X_dev, y_dev, 1)
         trainer.train(self.model_filename or "", -1 if X_dev is None else 1)
         self.training_log_ = trainer.logparser
         self._tagger = Tagger()
-        self._tagger._use(trainer.model_, Path(self.model_filename).stat().st_size if self.model_filename else 0)
+        self._tagger._use(trainer._model(), Path(self.model_filename).stat().st_size if self.model_filename else 0)
         return self
 
     def _trainer(self) -> Trainer:
@@ -84,26 +98,26 @@ class CRF:
 
     # Answers.
 
-    def predict(self, X: Iterable) -> list[list[str]]:
+    def predict(self, X: Sequences) -> list[list[str]]:
         """The likeliest labels of each sequence."""
-        return self._cut(X, lambda tagger, data: [tagger._model.labels[i] for i in tagger._model.best(data)])
+        return self._cut(X, lambda model, data: [model.labels[i] for i in model.best(data)])
 
-    def predict_single(self, xseq: Iterable) -> list[str]:
+    def predict_single(self, xseq: Items) -> list[str]:
         return self.predict([xseq])[0]
 
-    def predict_marginals(self, X: Iterable) -> list[list[dict[str, float]]]:
+    def predict_marginals(self, X: Sequences) -> list[list[dict[str, float]]]:
         """p(label | sequence) of each label at each item."""
 
-        def answers(tagger: Tagger, data: Dataset) -> list[dict[str, float]]:
-            rows = tagger._model.marginals(data).tolist()
-            return [dict(zip(tagger._model.labels, row, strict=True)) for row in rows]
+        def answers(model: WeightLabeller, data: Dataset) -> list[dict[str, float]]:
+            rows = model.marginals(data).tolist()
+            return [dict(zip(model.labels, row, strict=True)) for row in rows]
 
         return self._cut(X, answers)
 
-    def predict_marginals_single(self, xseq: Iterable) -> list[dict[str, float]]:
+    def predict_marginals_single(self, xseq: Items) -> list[dict[str, float]]:
         return self.predict_marginals([xseq])[0]
 
-    def score(self, X: Iterable, y: Iterable) -> float:
+    def score(self, X: Sequences, y: Iterable[Iterable[str]]) -> float:
         """Share of items with the right label."""
         pairs = list(zip(y, self.predict(X), strict=True))
         total = sum(len(row) for _, row in pairs)
@@ -111,11 +125,11 @@ class CRF:
             raise EspalierError("there is no item: expected at least one to score")
         return sum(a == b for right, row in pairs for a, b in zip(right, row, strict=True)) / total
 
-    def _cut(self, X: Iterable, answers) -> list[list]:
+    def _cut(self, X: Sequences, answers: Callable[[WeightLabeller, Dataset], list[Answer]]) -> list[list[Answer]]:
         """The answers to all items, cut into sequences again, those without items among them."""
         tagger, sequences = self._fitted(), [ItemSequence(sequence) for sequence in X]
         data = tagger.data_of(sequences)
-        found = iter(answers(tagger, data) if len(data.labels) else ())
+        found: Iterator[Answer] = iter(answers(tagger._opened(), data) if len(data.labels) else ())
         return [[next(found) for _ in range(len(sequence))] for sequence in sequences]
 
     # What was learnt.
@@ -149,25 +163,29 @@ class CRF:
     @property
     def num_attributes_(self) -> int | None:
         """How many attributes have a weight that is not zero."""
-        return len(self._info().attributes) if self.tagger_ else None
+        info = self._info()
+        return None if info is None else len(info.attributes)
 
     @property
     def attributes_(self) -> list[str] | None:
         """The attributes with a weight that is not zero."""
-        return list(self._info().attributes) if self.tagger_ else None
+        info = self._info()
+        return None if info is None else list(info.attributes)
 
     @property
     def state_features_(self) -> dict[tuple[str, str], float] | None:
         """{(attribute, label): weight}"""
-        return self._info().state_features if self.tagger_ else None
+        info = self._info()
+        return None if info is None else info.state_features
 
     @property
     def transition_features_(self) -> dict[tuple[str, str], float] | None:
         """{(label before, label): weight}"""
-        return self._info().transitions if self.tagger_ else None
+        info = self._info()
+        return None if info is None else info.transitions
 
 
-def append_all(trainer: Trainer, X: Iterable, y: Iterable, group: int) -> None:
+def append_all(trainer: Trainer, X: Sequences, y: Iterable[Iterable[Text]], group: int) -> None:
     try:
         for items, labels in zip(X, y, strict=True):
             trainer.append(items, labels, group)

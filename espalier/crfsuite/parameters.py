@@ -1,15 +1,24 @@
 """The algorithms of CRFsuite and their parameters: names, defaults, help."""
 
-from collections import namedtuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsInt
 
 from espalier.engine.errors import EspalierError, quoted
 
 UNLIMITED = 2**31 - 1
 
-Parameter = namedtuple("Parameter", "kind default help")
+Setting = bool | int | float | str
 
 
-def truth(value) -> bool:
+class Parameter(NamedTuple):
+    """A parameter: what makes its values of others, which it has where none is set, what it is for."""
+
+    kind: Callable[[Any], Setting]
+    default: Setting
+    help: str
+
+
+def truth(value: str | SupportsInt) -> bool:
     return bool(int(value))
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.crfsuite.items import BIGRAM, PREFIX, ItemSequence, Rows
+from espalier.crfsuite.items import BIGRAM, PREFIX, Items, ItemSequence, Rows, Sequences
 from espalier.engine import importing
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families import load as load_model
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import Predictor, WeightLabeller
 from espalier.engine.text.values import scaled_dataset
 
 OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+){0,2}\])?")  # templates of models that take attributes
@@ -22,7 +22,7 @@ OF_ATTRIBUTES = re.compile(r"U:%a(\[0,0(,\d+){0,2}\])?")  # templates of models 
 class ParsedDump:
     """What a model holds: header, labels and attributes with their numbers, weights by name."""
 
-    def __init__(self, model: Labeller, size: int):
+    def __init__(self, model: WeightLabeller, size: int) -> None:
         self.transitions: dict[tuple[str, str], float] = {}
         self.state_features: dict[tuple[str, str], float] = {}
         for row in model.table().to_pylist():
@@ -48,15 +48,17 @@ class ParsedDump:
         return "".join("\n".join([f"{name} = {{", *lines, "}\n\n"]) for name, lines in parts.items())
 
 
-def read_model(path: str | Path) -> Labeller:
+def read_model(path: str | Path) -> WeightLabeller:
     """The model of a file of Espalier or of CRFsuite, if it takes attributes."""
     return _of_attributes(importing.read(path) if importing.kind_of(path) else load_model(path), path)
 
 
-def _of_attributes(model: Labeller, path: str | Path) -> Labeller:
+def _of_attributes(model: Predictor, path: str | Path) -> WeightLabeller:
     lines = [line for line in model.templates if "%" in line]
     if not lines or not all(OF_ATTRIBUTES.fullmatch(line) for line in lines):
         raise EspalierError(f"{path}: its templates look at columns, not at attributes: use `espalier.load` for it")
+    model.require("labels")
+    assert isinstance(model, WeightLabeller)  # as all families are that label
     return model
 
 
@@ -64,7 +66,7 @@ class Tagger:
     """python-crfsuite's tagger: open a model, tag sequences, ask how sure it is."""
 
     def __init__(self) -> None:
-        self._model: Labeller | None = None
+        self._model: WeightLabeller | None = None
         self._size = 0
         self._data: Dataset | None = None
 
@@ -78,7 +80,7 @@ class Tagger:
         self._use(_of_attributes(importing.read_crfsuite(bytes(value), "the model"), "the model"), len(value))
         return contextlib.closing(self)
 
-    def _use(self, model: Labeller, size: int) -> None:
+    def _use(self, model: WeightLabeller, size: int) -> None:
         self._model, self._size, self._data = model, size, None
         known = {text: i for i, text in enumerate(model.observations)}
         everywhere = dict.fromkeys([BIGRAM, "U", *model.templates])
@@ -91,17 +93,17 @@ class Tagger:
     def labels(self) -> list[str]:
         return list(self._opened().labels)
 
-    def set(self, xseq: Iterable) -> None:
+    def set(self, xseq: Items) -> None:
         """The sequence that later questions are about."""
         self._opened()
         self._data = self.data_of([xseq])
 
-    def tag(self, xseq: Iterable | None = None) -> list[str]:
+    def tag(self, xseq: Items | None = None) -> list[str]:
         """The likeliest labels of a sequence, or of the one that was set."""
         if xseq is not None:
             self.set(xseq)
-        data = self._current()
-        return [self._model.labels[i] for i in self._model.best(data)] if len(data.labels) else []
+        model, data = self._opened(), self._current()
+        return [model.labels[i] for i in model.best(data)] if len(data.labels) else []
 
     def probability(self, yseq: Iterable[str]) -> float:
         """p(labels | sequence) of the sequence that was set or tagged."""
@@ -110,14 +112,14 @@ class Tagger:
             raise EspalierError(f"{len(labels)} labels for {len(data.labels)} items: expected one each")
         if not labels:
             return 1.0
-        return float(np.exp(self._model.log_probability(data, np.array(labels, np.int32))[0]))
+        return float(np.exp(self._opened().log_probability(data, np.array(labels, np.int32))[0]))
 
     def marginal(self, y: str, pos: int) -> float:
         """p(label at a position | sequence) of the sequence that was set or tagged."""
         data, label = self._current(), self._label_id(y)
         if not 0 <= pos < len(data.labels):
             raise EspalierError(f"position {pos} of a sequence of {len(data.labels)} items: expected 0 and above")
-        return float(self._model.marginals(data)[pos, label])
+        return float(self._opened().marginals(data)[pos, label])
 
     def info(self) -> ParsedDump:
         """What the model holds."""
@@ -130,16 +132,16 @@ class Tagger:
         else:
             Path(filename).write_text(self.info().text(), encoding="utf-8")
 
-    def data_of(self, sequences: Iterable) -> Dataset:
+    def data_of(self, sequences: Sequences) -> Dataset:
         """Sequences, of which those without items are left out, as data of the model."""
-        rows = Rows()
+        model, rows = self._opened(), Rows()
         for sequence in map(ItemSequence, sequences):
             if len(sequence):
                 rows.add(sequence, self._ids)
         data = rows.dataset(self._everywhere)
-        return scaled_dataset(data, self._model.scale_of_each()) if self._model.scales else data
+        return scaled_dataset(data, model.scale_of_each()) if model.scales else data
 
-    def _opened(self) -> Labeller:
+    def _opened(self) -> WeightLabeller:
         if self._model is None:
             raise EspalierError("the tagger is not opened: call open with the name of a model file first")
         return self._model
@@ -151,6 +153,7 @@ class Tagger:
         return self._data
 
     def _label_id(self, label: str) -> int:
-        if label not in self._model.labels:
-            raise EspalierError(f"label {quoted(str(label))} is not known: expected one of {brief(self._model.labels)}")
-        return self._model.labels.index(label)
+        known = self._opened().labels
+        if label not in known:
+            raise EspalierError(f"label {quoted(str(label))} is not known: expected one of {brief(known)}")
+        return known.index(label)

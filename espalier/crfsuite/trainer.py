@@ -3,19 +3,19 @@
 import time
 import warnings
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from espalier.crfsuite.items import BIGRAM, PREFIX, ItemSequence, Rows, growing, label_text
+from espalier.crfsuite.items import BIGRAM, PREFIX, Items, ItemSequence, Rows, Text, growing, label_text
 from espalier.crfsuite.parameters import ALGORITHMS, UPDATES, Parameter, algorithm_named, truth
 from espalier.crfsuite.training_log import TrainingLog, Watch
 from espalier.engine.data.dataset import Dataset, check_label_count, make_dataset
 from espalier.engine.errors import EspalierError, brief, quoted
 from espalier.engine.families.crf import CrfLabeller
-from espalier.engine.families.labeller import Labeller
+from espalier.engine.families.labeller import WeightLabeller
 from espalier.engine.families.perceptron import PerceptronLabeller
 from espalier.engine.families.perceptron_options import BOUNDS, PerceptronOptions
 from espalier.engine.families.perceptron_training import fit as fit_perceptron
@@ -34,19 +34,27 @@ from espalier.engine.weights.layout import (
     seen_layout,
 )
 
+# What kind of model the weights make, the training that found them, and what the file says of it.
+Trained = tuple[type[WeightLabeller], Result, dict[str, Any]]
+UNTRAINED = "this trainer has not been trained: call train first"
+
 
 class Trainer:
     """python-crfsuite's trainer: append sequences, set parameters, train, and the model is in a file."""
 
-    def __init__(self, algorithm: str | None = None, params: dict | None = None, verbose: bool = True) -> None:
-        self.verbose, self.logparser, self.model_ = verbose, None, None
+    def __init__(
+        self, algorithm: str | None = None, params: dict[str, Any] | None = None, verbose: bool = True
+    ) -> None:
+        self.verbose = verbose
+        self.logparser: TrainingLog | None = None
+        self.model_: WeightLabeller | None = None
         self.clear()
         self.select(algorithm or "lbfgs")
         self.set_params(params or {})
 
     # Data.
 
-    def append(self, xseq: Iterable, yseq: Iterable[str], group: int = 0) -> None:
+    def append(self, xseq: Items, yseq: Iterable[Text], group: int = 0) -> None:
         """Add a sequence of items and its labels; groups tell training data from what is held out."""
         items = xseq if isinstance(xseq, ItemSequence) else ItemSequence(xseq)
         labels = [label_text(label) for label in yseq]
@@ -61,7 +69,7 @@ class Trainer:
 
     def clear(self) -> None:
         """Forget all sequences."""
-        self._groups: dict[int, tuple[Rows, array]] = {}
+        self._groups: dict[int, tuple[Rows, array[int]]] = {}
         self._attributes: dict[str, int] = {}
         self._labels: dict[str, int] = {}
 
@@ -72,17 +80,18 @@ class Trainer:
         if type != "crf1d":
             raise EspalierError(f"the graphical model {quoted(str(type))} is not known: expected crf1d")
         self.algorithm = algorithm_named(algorithm)
-        self._values = {name: parameter.default for name, parameter in ALGORITHMS[self.algorithm].items()}
+        known = ALGORITHMS[self.algorithm]
+        self._values: dict[str, Any] = {name: parameter.default for name, parameter in known.items()}
 
     def params(self) -> list[str]:
         """The names of the parameters."""
         return list(ALGORITHMS[self.algorithm])
 
-    def set_params(self, params: dict) -> None:
+    def set_params(self, params: dict[str, Any]) -> None:
         for name, value in params.items():
             self.set(name, value)
 
-    def get_params(self) -> dict:
+    def get_params(self) -> dict[str, Any]:
         return dict(self._values)
 
     def set(self, name: str, value: Any) -> None:
@@ -119,7 +128,17 @@ class Trainer:
         self.logparser.storing_seconds = time.perf_counter() - begin
         self._tell(self.on_end, f"Storing the model\nNumber of active features: {len(self.model_.theta)}\n\n")
 
-    def _trained(self, holdout: int) -> Labeller:
+    def _log(self) -> TrainingLog:
+        if self.logparser is None:
+            raise EspalierError(UNTRAINED)
+        return self.logparser
+
+    def _model(self) -> WeightLabeller:
+        if self.model_ is None:
+            raise EspalierError(UNTRAINED)
+        return self.model_
+
+    def _trained(self, holdout: int) -> WeightLabeller:
         if self.algorithm == "l2sgd":
             warnings.warn(
                 "l2sgd: the same objective is minimised by stochastic gradient and then L-BFGS, so that training ends "
@@ -133,9 +152,8 @@ class Trainer:
         data, seen = self._dataset([group for group in self._groups if group != holdout])
         tested = self._dataset([holdout])[0] if holdout in self._groups else None
         layout = self._layout(data, seen, names, len(labels))
-        self.logparser.featgen_num_features = layout.size
-        self.logparser.featgen_seconds = time.perf_counter() - begin
-        seconds = self.logparser.featgen_seconds
+        seconds = time.perf_counter() - begin
+        self._log().featgen_num_features, self._log().featgen_seconds = layout.size, seconds
         self._tell(self.on_featgen_end, f"Number of features: {layout.size}\nSeconds required: {seconds:.3f}\n\n")
         told = "".join(f"{name}: {value}\n" for name, value in self._values.items())
         self._tell(self.on_prepared, f"{self.algorithm} optimization\n{told}\n")
@@ -145,7 +163,7 @@ class Trainer:
                  "objective": result.objective, "features": layout.size}  # fmt: skip
         return kind.compact(layout, result.theta, names, labels, [ATTRIBUTES, BIGRAM], info)
 
-    def _minimised(self, data: Dataset, layout: Layout, watch: Watch) -> tuple[type[Labeller], Result, dict]:
+    def _minimised(self, data: Dataset, layout: Layout, watch: Watch) -> Trained:
         """The weights of lbfgs and l2sgd, what kind of model they are, and what its file says of that."""
         values, begin = self._values, time.perf_counter()
         penalty = ElasticNet(values.get("c1", 0.0), 2 * values["c2"])  # ours is rho2/2 |theta|^2
@@ -156,7 +174,7 @@ class Trainer:
         self._ended(result, begin)
         return CrfLabeller, result, {"solver": "hybrid", "penalty": {"rho1": penalty.rho1, "rho2": penalty.rho2}}
 
-    def _learnt(self, data: Dataset, layout: Layout, watch: Watch) -> tuple[type[Labeller], Result, dict]:
+    def _learnt(self, data: Dataset, layout: Layout, watch: Watch) -> Trained:
         """The same of ap, pa and arow."""
         values, begin = self._values, time.perf_counter()
         options = PerceptronOptions(
@@ -171,12 +189,12 @@ class Trainer:
         return PerceptronLabeller, result, told
 
     def _ended(self, result: Result, begin: float) -> None:
-        self.logparser.training_seconds = time.perf_counter() - begin
-        self.logparser.stop_reason = result.stop_reason
+        seconds = time.perf_counter() - begin
+        self._log().training_seconds, self._log().stop_reason = seconds, result.stop_reason
         self._tell(
             self.on_optimization_end,
             f"Ended: {STOP_REASONS[result.stop_reason]}\n"
-            f"Total seconds required for training: {self.logparser.training_seconds:.3f}\n\n",
+            f"Total seconds required for training: {seconds:.3f}\n\n",
         )
 
     def _dataset(self, groups: list[int]) -> tuple[Dataset, Dataset]:
@@ -228,7 +246,7 @@ class Trainer:
     def on_prepare_error(self, log: str) -> None:
         """Never called: what is wrong is raised as an error."""
 
-    def on_iteration(self, log: str, info: dict) -> None:
+    def on_iteration(self, log: str, info: dict[str, Any]) -> None:
         self.message(log)
 
     def on_optimization_end(self, log: str) -> None:
@@ -237,8 +255,8 @@ class Trainer:
     def on_end(self, log: str) -> None:
         self.message(log)
 
-    def _tell(self, hook, log: str, *more) -> None:
-        self.logparser.log.append(log)
+    def _tell(self, hook: Callable[..., None], log: str, *more: dict[str, Any]) -> None:
+        self._log().log.append(log)
         if self.verbose:
             hook(log, *more)
 

@@ -1,29 +1,45 @@
 """What a training tells, iteration by iteration."""
 
 import time
-from collections import namedtuple
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from espalier.engine.data.dataset import Dataset
 from espalier.engine.decoding import decode
 from espalier.engine.weights.layout import Layout
 
-LabelScore = namedtuple("LabelScore", "match model ref precision recall f1")
+if TYPE_CHECKING:
+    from espalier.crfsuite.trainer import Trainer
+
+
+class LabelScore(NamedTuple):
+    """How well a label is found: how often rightly, how often at all, how often it is there, and their shares."""
+
+    match: int
+    model: int
+    ref: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
 
 
 class TrainingLog:
     """What a training told: a dict for each iteration, and all lines."""
 
-    def __init__(self):
-        self.iterations: list[dict] = []
+    def __init__(self) -> None:
+        self.iterations: list[dict[str, Any]] = []
         self.log: list[str] = []
-        self.featgen_num_features = self.featgen_seconds = self.training_seconds = self.storing_seconds = None
+        self.featgen_num_features: int | None = None
+        self.featgen_seconds: float | None = None
+        self.training_seconds: float | None = None
+        self.storing_seconds: float | None = None
         self.stop_reason: str | None = None
 
     @property
-    def last_iteration(self) -> dict | None:
+    def last_iteration(self) -> dict[str, Any] | None:
         return self.iterations[-1] if self.iterations else None
 
     @property
@@ -34,33 +50,33 @@ class TrainingLog:
 class Watch:
     """Hears of each iteration: keeps it in the log, tests it on what was held out, tells the trainer's hooks."""
 
-    def __init__(self, trainer, layout: Layout, labels: list[str], tested: Dataset | None):
+    def __init__(self, trainer: "Trainer", layout: Layout, labels: list[str], tested: Dataset | None) -> None:
         self.trainer, self.layout, self.labels, self.tested = trainer, layout, labels, tested
         self.before = time.perf_counter()
 
-    def __call__(self, record: dict, theta: np.ndarray) -> None:
+    def __call__(self, record: dict[str, Any], theta: npt.NDArray[np.float64]) -> None:
         if not record["iteration"]:
             return
         now = time.perf_counter()
-        info = {
+        info: dict[str, Any] = {
             "num": record["iteration"], "loss": record["objective"], "feature_norm": float(np.linalg.norm(theta)),
             "error_norm": record.get("gradient_norm", 0.0), "active_features": int(np.count_nonzero(theta)),
             "time": now - self.before, "scores": {},
         }  # fmt: skip
         if self.tested is not None:
-            info |= self._tested(theta)
+            info |= self._scores(self.tested, theta)
         self.before = now
-        self.trainer.logparser.iterations.append(info)
+        self.trainer._log().iterations.append(info)
         self.trainer._tell(self.trainer.on_iteration, iteration_text(info), info)
 
-    def _tested(self, theta: np.ndarray) -> dict:
+    def _scores(self, tested: Dataset, theta: npt.NDArray[np.float64]) -> dict[str, Any]:
         """How well the weights do on the held-out data, label by label."""
-        right, found = self.tested.labels, decode.viterbi(self.tested, self.layout, theta)
+        right, found = tested.labels, decode.viterbi(tested, self.layout, theta)
         hit = right == found
         size = len(self.labels)
         match, model, ref = (np.bincount(ids, minlength=size) for ids in (right[hit], found, right))
         scores = {name: label_score(*counts) for name, *counts in zip(self.labels, match, model, ref, strict=True)}
-        whole = np.logical_and.reduceat(hit, self.tested.offsets[:-1])
+        whole = np.logical_and.reduceat(hit, tested.offsets[:-1])
         items, sequences = Fraction(int(hit.sum()), len(hit)), Fraction(int(whole.sum()), len(whole))
         averages = {
             f"avg_{part}": sum(getattr(score, part) or 0.0 for score in scores.values()) / size
@@ -79,7 +95,7 @@ def label_score(match: int, model: int, ref: int) -> LabelScore:
     return LabelScore(*counts, precision, recall, 2 * precision * recall / (precision + recall) if match else 0.0)
 
 
-def iteration_text(info: dict) -> str:
+def iteration_text(info: dict[str, Any]) -> str:
     lines = [f"***** Iteration #{info['num']} *****", f"Loss: {info['loss']:.6f}",
              f"Feature norm: {info['feature_norm']:.6f}", f"Error norm: {info['error_norm']:.6f}",
              f"Active features: {info['active_features']}",
