@@ -67,8 +67,8 @@ def pytest_configure(config):
 
 # Modules and classes that wait for servers, workers and commands, together what shares one, and about their seconds.
 WAITING = (
-    (("flows/test_serve.py::TestSchedule",), 75),
-    (("browser/test_dashboard.py", "browser/test_hostile_page.py", "flows/test_serve.py"), 65),
+    (("browser/test_hostile_page.py", "flows/test_serve.py::TestSchedule"), 85),  # its last test ends the schedule
+    (("browser/test_dashboard.py", "flows/test_serve.py"), 50),
     (("tasks/test_cluster.py",), 50),
     (("flows/test_drivers.py",), 50),
     (("flows/test_retrain.py", "flows/test_disk_full.py", "flows/test_deploy.py", "flows/test_reproduce.py"), 45),

@@ -86,11 +86,16 @@ class Primal:
         return np.stack([missed, margin, missed, np.zeros(len(missed))])
 
     def look(self, point: Separator, many: np.ndarray) -> Value:
-        """The least primal at multiples of a point, and between the best of them and the best point so far."""
+        """The least primal at multiples of a point, and between the best of them and the best point so far.
+
+        L = 0, where a training begins, labels nothing. On data that contradict themselves it may be as good as any
+        other, so it gives way to the first one that is not.
+        """
         self.many = many
         value = self._multiple(point)
-        if self.point is None or value.primal <= self.value.primal:
-            near, far, self.value = point.times(self.scale), self.point, value
+        begun = self.point is not None and self.point.square(self.options.eta) > 0.0
+        if not begun or value.primal <= self.value.primal:
+            near, far, self.value = point.times(self.scale), self.point if begun else None, value
         else:
             near, far = self.point, point.times(self.scale)
         self.point = near

@@ -169,5 +169,5 @@ def test_heads_that_do_not_fit_are_refused(model, tmp_path, head, told):
 def test_what_only_labels_of_tokens_have_is_refused(model):
     with pytest.raises(EspalierError, match="^pcfg cannot label tokens one by one: set model.family to one of crf"):
         model.require("labels")
-    with pytest.raises(EspalierError, match="^pcfg cannot draw sequences: no family for such data can$"):
-        model.sample(3)
+    with pytest.raises(EspalierError, match="^pcfg cannot say how likely its labels are: "):
+        model.require("probability")
