@@ -63,13 +63,19 @@ if up_to_date; then exit 0; fi
 # One at a time in a folder; what a killed one left behind is taken away by the next.
 lock=.venv.lock
 waited=0
+missing=0
 until mkdir $$lock 2>/dev/null; do
+    if [ ! -d $$lock ]; then  # let go just now; time and again: nothing can be written here, and mkdir says why
+        missing=$$((missing + 1))
+        [ $$missing -le 5 ] || { mkdir $$lock || exit 1; break; }
+    fi
     holder=$$(cat $$lock/pid 2>/dev/null || true)
     if { [ -n "$$holder" ] && ! kill -0 "$$holder" 2>/dev/null; } || { [ -z "$$holder" ] && [ $$waited -gt 10 ]; }; then
         rm -rf $$lock
+        sleep 1
         continue
     fi
-    [ $$waited -ne 0 ] || say "waiting for process $$holder, which is making .venv"
+    [ $$waited -ne 0 ] || [ ! -d $$lock ] || say "waiting for process $${holder:-that was here first}, which is making .venv"
     waited=$$((waited + 1))
     sleep 1
 done
